@@ -1,0 +1,336 @@
+//! What extensions can do to the agent: the trait that the extension host
+//! implements and the agent calls. No type of an extension runtime appears here.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+use wharf_protocol::{Event, ImageContent, message::CustomMessage};
+
+use crate::tool::{Tool, ToolOutput};
+
+/// Events that an extension can subscribe to, by their names on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HookEvent {
+    ToolCall,
+    ToolResult,
+    Input,
+    BeforeAgentStart,
+    SessionBeforeSwitch,
+    SessionStart,
+    SessionSwitch,
+    SessionShutdown,
+    AgentStart,
+    AgentEnd,
+    TurnStart,
+    TurnEnd,
+    MessageStart,
+    MessageUpdate,
+    MessageEnd,
+    ToolExecutionStart,
+    ToolExecutionUpdate,
+    ToolExecutionEnd,
+}
+
+impl HookEvent {
+    pub const ALL: [Self; 18] = [
+        Self::ToolCall,
+        Self::ToolResult,
+        Self::Input,
+        Self::BeforeAgentStart,
+        Self::SessionBeforeSwitch,
+        Self::SessionStart,
+        Self::SessionSwitch,
+        Self::SessionShutdown,
+        Self::AgentStart,
+        Self::AgentEnd,
+        Self::TurnStart,
+        Self::TurnEnd,
+        Self::MessageStart,
+        Self::MessageUpdate,
+        Self::MessageEnd,
+        Self::ToolExecutionStart,
+        Self::ToolExecutionUpdate,
+        Self::ToolExecutionEnd,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ToolCall => "tool_call",
+            Self::ToolResult => "tool_result",
+            Self::Input => "input",
+            Self::BeforeAgentStart => "before_agent_start",
+            Self::SessionBeforeSwitch => "session_before_switch",
+            Self::SessionStart => "session_start",
+            Self::SessionSwitch => "session_switch",
+            Self::SessionShutdown => "session_shutdown",
+            Self::AgentStart => "agent_start",
+            Self::AgentEnd => "agent_end",
+            Self::TurnStart => "turn_start",
+            Self::TurnEnd => "turn_end",
+            Self::MessageStart => "message_start",
+            Self::MessageUpdate => "message_update",
+            Self::MessageEnd => "message_end",
+            Self::ToolExecutionStart => "tool_execution_start",
+            Self::ToolExecutionUpdate => "tool_execution_update",
+            Self::ToolExecutionEnd => "tool_execution_end",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolCallEvent {
+    pub tool_call_id: String,
+    pub tool_name: String,
+    pub input: Map<String, Value>,
+    /// Canonical paths that a built-in file tool would touch.
+    pub paths: Vec<PathBuf>,
+}
+
+/// Re-validates an input that a handler replaced and tells the paths that the
+/// call would touch with it. An error is the text that the model reads.
+pub type RecheckInput<'a> =
+    &'a (dyn Fn(&Map<String, Value>) -> Result<Vec<PathBuf>, String> + Send + Sync);
+
+/// What all handlers together decided.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolCallVerdict {
+    /// Run with this input (the original or the last replacement).
+    Run(Map<String, Value>),
+    /// Do not run; the model reads the reason.
+    Block(String),
+    /// Do not run; this is the result.
+    Answer { output: ToolOutput, is_error: bool },
+}
+
+/// A tool's result on its way to the model; handlers patch it in load order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResultEvent {
+    pub tool_call_id: String,
+    pub tool_name: String,
+    pub input: Map<String, Value>,
+    pub output: ToolOutput,
+    pub is_error: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputSource {
+    Interactive,
+    Rpc,
+    Extension,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputEvent {
+    pub text: String,
+    pub images: Vec<ImageContent>,
+    pub source: InputSource,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum InputVerdict {
+    /// Go on with this text and these images (transformed or not).
+    Proceed { text: String, images: Vec<ImageContent> },
+    /// An extension dealt with it.
+    Handled,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct BeforeAgentStartEvent {
+    pub prompt: String,
+    pub images: Vec<ImageContent>,
+    pub system_prompt: String,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct BeforeAgentStartVerdict {
+    /// In load order.
+    pub messages: Vec<CustomMessage>,
+    pub system_prompt: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwitchReason {
+    New,
+    Resume,
+}
+
+/// Something that happened. What front ends see too is borrowed from there.
+#[derive(Debug, Clone)]
+pub enum HookNotification {
+    SessionStart,
+    SessionSwitch { reason: SwitchReason, previous_session_file: Option<PathBuf> },
+    SessionShutdown,
+    /// One of the events that front ends see, as on the wire; its name is a
+    /// [`HookEvent`].
+    Wire(Arc<Event>),
+}
+
+/// A command that extensions offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExtensionCommand {
+    /// As it is called, without the slash: `name`, or `name:1` after a clash.
+    pub name: String,
+    pub description: String,
+    pub argument_hint: Option<String>,
+    /// The component's file.
+    pub extension_path: PathBuf,
+}
+
+/// What a lookup of `/name` finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandLookup {
+    Found,
+    /// Not yet, but some extensions are still loading.
+    Loading,
+    Unknown,
+}
+
+/// The extensions, as the agent sees them. Handlers run in load order; an
+/// extension that fails is reported as an `extension_error` by the implementor
+/// and never fails the caller.
+pub trait Hooks: Send + Sync + fmt::Debug {
+    /// Waits until every extension has registered or failed. A run starts only
+    /// then: a guard that is still being compiled must not be missed.
+    fn ready(&self) -> BoxFuture<'_, ()>;
+
+    /// True when some extension subscribes to `event`, or when that is not known yet.
+    fn subscribes(&self, event: HookEvent) -> bool;
+
+    /// Tools of extensions, in load order. Names that clash are left out already.
+    fn tools(&self) -> Vec<Arc<dyn Tool>>;
+
+    fn commands(&self) -> Vec<ExtensionCommand>;
+
+    fn find_command(&self, name: &str) -> CommandLookup;
+
+    /// Runs a command that [`Self::find_command`] found. Completes when the
+    /// handler has returned; its failure has been reported by then.
+    fn run_command(&self, name: String, arguments: String) -> BoxFuture<'static, ()>;
+
+    /// Fails closed: a handler that fails, traps or runs over its budget blocks.
+    fn tool_call<'a>(
+        &'a self,
+        event: ToolCallEvent,
+        recheck: RecheckInput<'a>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, ToolCallVerdict>;
+
+    fn tool_result<'a>(
+        &'a self,
+        event: ToolResultEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, ToolResultEvent>;
+
+    fn input<'a>(
+        &'a self,
+        event: InputEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, InputVerdict>;
+
+    fn before_agent_start<'a>(
+        &'a self,
+        event: BeforeAgentStartEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, BeforeAgentStartVerdict>;
+
+    /// True: an extension cancelled the switch.
+    fn session_before_switch(
+        &self,
+        reason: SwitchReason,
+        target: Option<PathBuf>,
+    ) -> BoxFuture<'_, bool>;
+
+    /// Queues a notification for those who subscribe; never waits.
+    fn notify(&self, notification: HookNotification);
+
+    /// Waits until the queued notifications have been handled or `shutdown` grace
+    /// has passed, then stops every extension; dialogs settle as cancelled.
+    fn shutdown(&self) -> BoxFuture<'_, ()>;
+}
+
+/// The hooks of an agent without extensions.
+#[derive(Debug, Clone, Copy)]
+pub struct NoHooks;
+
+impl Hooks for NoHooks {
+    fn ready(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn subscribes(&self, _event: HookEvent) -> bool {
+        false
+    }
+
+    fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        Vec::new()
+    }
+
+    fn commands(&self) -> Vec<ExtensionCommand> {
+        Vec::new()
+    }
+
+    fn find_command(&self, _name: &str) -> CommandLookup {
+        CommandLookup::Unknown
+    }
+
+    fn run_command(&self, _name: String, _arguments: String) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn tool_call<'a>(
+        &'a self,
+        event: ToolCallEvent,
+        _recheck: RecheckInput<'a>,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, ToolCallVerdict> {
+        Box::pin(std::future::ready(ToolCallVerdict::Run(event.input)))
+    }
+
+    fn tool_result<'a>(
+        &'a self,
+        event: ToolResultEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, ToolResultEvent> {
+        Box::pin(std::future::ready(event))
+    }
+
+    fn input<'a>(
+        &'a self,
+        event: InputEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, InputVerdict> {
+        Box::pin(std::future::ready(InputVerdict::Proceed {
+            text: event.text,
+            images: event.images,
+        }))
+    }
+
+    fn before_agent_start<'a>(
+        &'a self,
+        event: BeforeAgentStartEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, BeforeAgentStartVerdict> {
+        Box::pin(std::future::ready(BeforeAgentStartVerdict {
+            messages: Vec::new(),
+            system_prompt: event.system_prompt,
+        }))
+    }
+
+    fn session_before_switch(
+        &self,
+        _reason: SwitchReason,
+        _target: Option<PathBuf>,
+    ) -> BoxFuture<'_, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
+    fn notify(&self, _notification: HookNotification) {}
+
+    fn shutdown(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}

@@ -1,0 +1,1 @@
+//! Settings, trust, skills, prompt templates, context files, system prompt.

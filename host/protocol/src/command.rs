@@ -1,0 +1,287 @@
+//! Commands that a client writes, one JSON object a line.
+//!
+//! The table at the end of this file is the one place where a command's name
+//! and its parameters meet; the parser and the schema come from it.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::message::{ContentBlock, ImageContent};
+use crate::response::Response;
+use crate::ui::UiResponse;
+
+/// A line of the input that was understood.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Command {
+    Rpc {
+        /// Whatever JSON value the client gave; it comes back unchanged.
+        id: Option<Value>,
+        command: RpcCommand,
+    },
+    UiResponse(UiResponse),
+}
+
+/// A line that is no command; answered with [`CommandError::into_response`].
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{error}")]
+pub struct CommandError {
+    pub id: Option<Value>,
+    /// The command's name, or `parse` where it has none.
+    pub command: String,
+    pub error: String,
+}
+
+impl CommandError {
+    fn parse(id: Option<Value>, problem: impl std::fmt::Display) -> Self {
+        Self { id, command: "parse".into(), error: format!("Failed to parse command: {problem}") }
+    }
+
+    /// A line over the cap of `framing`.
+    pub fn too_long(bytes: usize, cap: usize) -> Self {
+        Self::parse(
+            None,
+            format_args!(
+                "the line has {bytes} bytes, over the limit of {cap}; it was dropped, send it in smaller parts"
+            ),
+        )
+    }
+
+    pub fn into_response(self) -> Response {
+        Response::failure(self.id, self.command, self.error)
+    }
+}
+
+impl Command {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// No JSON, no object, no `type`, an unknown command, a field of a wrong type.
+    pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
+        let value: Value =
+            serde_json::from_slice(line).map_err(|error| CommandError::parse(None, error))?;
+        let Value::Object(mut fields) = value else {
+            return Err(CommandError::parse(None, "expected a JSON object"));
+        };
+        let id = fields.remove("id").filter(|id| !id.is_null());
+        let kind = match fields.remove("type") {
+            Some(Value::String(kind)) => kind,
+            Some(_) => return Err(CommandError::parse(id, "\"type\" must be a string")),
+            None => return Err(CommandError::parse(id, "missing field \"type\"")),
+        };
+        if kind == "extension_ui_response" {
+            return match id {
+                Some(Value::String(id)) => Ok(Self::UiResponse(UiResponse { id, fields })),
+                id => Err(CommandError {
+                    id,
+                    command: kind,
+                    error: "Invalid extension_ui_response: \"id\" must be the id of an extension_ui_request (a string)"
+                        .into(),
+                }),
+            };
+        }
+        match RpcCommand::from_fields(&kind, fields) {
+            Some(Ok(command)) => Ok(Self::Rpc { id, command }),
+            Some(Err(problem)) => {
+                Err(CommandError { error: format!("Invalid {kind} command: {problem}"), id, command: kind })
+            }
+            None => Err(CommandError { error: format!("Unknown command: {kind}"), id, command: kind }),
+        }
+    }
+}
+
+/// What to do with a prompt while the agent is busy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub enum StreamingBehavior {
+    #[serde(rename = "steer")]
+    Steer,
+    #[serde(rename = "followUp")]
+    FollowUp,
+}
+
+/// An image of a prompt: `{"type": "image", "data", "mimeType"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(try_from = "ContentBlock")]
+pub struct PromptImage(#[schemars(with = "ContentBlock")] pub ImageContent);
+
+impl TryFrom<ContentBlock> for PromptImage {
+    type Error = &'static str;
+
+    fn try_from(block: ContentBlock) -> Result<Self, Self::Error> {
+        match block {
+            ContentBlock::Image(image) => Ok(Self(image)),
+            ContentBlock::Text(_) => Err("an image must have \"type\": \"image\""),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptParams {
+    pub message: String,
+    #[serde(default)]
+    pub images: Option<Vec<PromptImage>>,
+    #[serde(default)]
+    pub streaming_behavior: Option<StreamingBehavior>,
+}
+
+/// Parameters of `steer` and `follow_up`.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+pub struct QueueParams {
+    pub message: String,
+    #[serde(default)]
+    pub images: Option<Vec<PromptImage>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NewSessionParams {
+    #[serde(default)]
+    pub parent_session: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SwitchSessionParams {
+    pub session_path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct SetSessionNameParams {
+    pub name: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct NoParams {}
+
+macro_rules! commands {
+    ($($(#[$doc:meta])* $name:literal => $variant:ident($params:ty),)*) => {
+        /// Every command of this version with its parameters.
+        #[derive(Debug, Clone, PartialEq)]
+        pub enum RpcCommand {
+            $($(#[$doc])* $variant($params),)*
+        }
+
+        impl RpcCommand {
+            /// Every command's name, in the table's order.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// The command's name on the wire.
+            pub const fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$variant(_) => $name,)*
+                }
+            }
+
+            fn from_fields(kind: &str, fields: Map<String, Value>) -> Option<Result<Self, String>> {
+                match kind {
+                    $($name => Some(read::<$params>(fields).map(Self::$variant)),)*
+                    _ => None,
+                }
+            }
+
+            /// The JSON Schema of each command's parameters, by name.
+            pub fn schemas() -> Map<String, Value> {
+                let mut schemas = Map::new();
+                $(schemas.insert($name.to_owned(), schemars::schema_for!($params).into());)*
+                schemas
+            }
+        }
+    };
+}
+
+commands! {
+    "prompt" => Prompt(PromptParams),
+    "steer" => Steer(QueueParams),
+    "follow_up" => FollowUp(QueueParams),
+    "abort" => Abort(NoParams),
+    "new_session" => NewSession(NewSessionParams),
+    "switch_session" => SwitchSession(SwitchSessionParams),
+    "get_state" => GetState(NoParams),
+    "get_messages" => GetMessages(NoParams),
+    "get_commands" => GetCommands(NoParams),
+    "get_pending_messages" => GetPendingMessages(NoParams),
+    "clear_pending_messages" => ClearPendingMessages(NoParams),
+    "set_session_name" => SetSessionName(SetSessionNameParams),
+    "get_last_assistant_text" => GetLastAssistantText(NoParams),
+    "get_version" => GetVersion(NoParams),
+}
+
+/// Reads parameters and names the field that is wrong.
+fn read<T: serde::de::DeserializeOwned>(fields: Map<String, Value>) -> Result<T, String> {
+    serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| {
+        let path = error.path().to_string();
+        let problem = error.into_inner();
+        if path == "." { problem.to_string() } else { format!("{path}: {problem}") }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn failure(line: &str) -> Value {
+        let error = Command::parse(line.as_bytes()).unwrap_err();
+        serde_json::to_value(error.into_response()).unwrap()
+    }
+
+    #[test]
+    fn bad_lines_say_what_is_wrong_and_keep_the_id() {
+        for (line, command, error) in [
+            ("{\"type\":", "parse", "Failed to parse command: EOF while parsing a value at line 1 column 8"),
+            ("", "parse", "Failed to parse command: EOF while parsing a value at line 1 column 0"),
+            ("[1]", "parse", "Failed to parse command: expected a JSON object"),
+            (r#"{"id":"a"}"#, "parse", "Failed to parse command: missing field \"type\""),
+            (r#"{"id":"a","type":7}"#, "parse", "Failed to parse command: \"type\" must be a string"),
+            (r#"{"id":"a","type":"fly"}"#, "fly", "Unknown command: fly"),
+            (r#"{"id":"a","type":"prompt"}"#, "prompt", "Invalid prompt command: missing field `message`"),
+            (
+                r#"{"id":"a","type":"prompt","message":5}"#,
+                "prompt",
+                "Invalid prompt command: message: invalid type: integer `5`, expected a string",
+            ),
+            (
+                r#"{"id":"a","type":"prompt","message":"m","streamingBehavior":"now"}"#,
+                "prompt",
+                "Invalid prompt command: streamingBehavior: unknown variant `now`, expected `steer` or `followUp`",
+            ),
+            (
+                r#"{"id":"a","type":"prompt","message":"m","images":[{"type":"text","text":"x"}]}"#,
+                "prompt",
+                "Invalid prompt command: images[0]: an image must have \"type\": \"image\"",
+            ),
+            (
+                r#"{"id":5,"type":"extension_ui_response"}"#,
+                "extension_ui_response",
+                "Invalid extension_ui_response: \"id\" must be the id of an extension_ui_request (a string)",
+            ),
+        ] {
+            let response = failure(line);
+            assert_eq!(response["command"], command, "{line}");
+            assert_eq!(response["error"], error, "{line}");
+            assert_eq!(response["success"], false, "{line}");
+            let sent: Value = serde_json::from_str(line).unwrap_or_default();
+            assert_eq!(response.get("id"), sent.get("id"), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_separator_inside_a_string_is_kept() {
+        let line = "{\"type\":\"prompt\",\"message\":\"a\u{2028}b\"}";
+        let Command::Rpc { command: RpcCommand::Prompt(params), .. } =
+            Command::parse(line.as_bytes()).unwrap()
+        else {
+            panic!("not a prompt");
+        };
+        assert_eq!(params.message, "a\u{2028}b");
+    }
+
+    #[test]
+    fn the_table_and_the_schemas_agree() {
+        let schemas = RpcCommand::schemas();
+        assert!(schemas.keys().map(String::as_str).eq(RpcCommand::NAMES.iter().copied()));
+        assert_eq!(schemas["prompt"]["required"], json!(["message"]));
+    }
+}

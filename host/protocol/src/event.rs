@@ -1,0 +1,197 @@
+//! Events, as they leave on stdout in RPC and JSON mode.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::message::{AgentMessage, AssistantMessage, ContentBlock, ToolCall, ToolResultMessage};
+use crate::model::{ModelRef, ThinkingLevel};
+
+/// What a tool gave back, as events carry it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct ToolOutput {
+    pub content: Vec<ContentBlock>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum Event {
+    AgentStart {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<ModelRef>,
+        thinking_level: ThinkingLevel,
+    },
+    AgentEnd {
+        messages: Vec<Arc<AgentMessage>>,
+    },
+    TurnStart,
+    TurnEnd {
+        message: Arc<AgentMessage>,
+        tool_results: Vec<Arc<AgentMessage>>,
+    },
+    MessageStart {
+        message: Arc<AgentMessage>,
+    },
+    MessageUpdate {
+        /// Left out in the lean form (`--ui dashboard`).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Arc<AgentMessage>>,
+        assistant_message_event: AssistantMessageEvent,
+    },
+    MessageEnd {
+        message: Arc<AgentMessage>,
+    },
+    ToolExecutionStart {
+        tool_call_id: String,
+        tool_name: String,
+        args: Map<String, Value>,
+    },
+    ToolExecutionUpdate {
+        tool_call_id: String,
+        tool_name: String,
+        args: Map<String, Value>,
+        partial_result: ToolOutput,
+    },
+    ToolExecutionEnd {
+        tool_call_id: String,
+        tool_name: String,
+        result: ToolOutput,
+        is_error: bool,
+    },
+    SessionNameChanged {
+        name: String,
+    },
+    ExtensionError {
+        extension_path: String,
+        event: String,
+        error: String,
+    },
+    ExtensionUiRequest(crate::ui::UiRequest),
+    ExtensionUiResponseHandled {
+        id: String,
+    },
+}
+
+impl Event {
+    /// The event's name on the wire.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::AgentStart { .. } => "agent_start",
+            Self::AgentEnd { .. } => "agent_end",
+            Self::TurnStart => "turn_start",
+            Self::TurnEnd { .. } => "turn_end",
+            Self::MessageStart { .. } => "message_start",
+            Self::MessageUpdate { .. } => "message_update",
+            Self::MessageEnd { .. } => "message_end",
+            Self::ToolExecutionStart { .. } => "tool_execution_start",
+            Self::ToolExecutionUpdate { .. } => "tool_execution_update",
+            Self::ToolExecutionEnd { .. } => "tool_execution_end",
+            Self::SessionNameChanged { .. } => "session_name_changed",
+            Self::ExtensionError { .. } => "extension_error",
+            Self::ExtensionUiRequest(_) => "extension_ui_request",
+            Self::ExtensionUiResponseHandled { .. } => "extension_ui_response_handled",
+        }
+    }
+}
+
+/// What a `message_update` tells. `partial` is the message so far; the lean form
+/// leaves it out.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum AssistantMessageEvent {
+    Start {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    TextStart {
+        content_index: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    TextDelta {
+        content_index: usize,
+        delta: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    TextEnd {
+        content_index: usize,
+        content: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    ThinkingStart {
+        content_index: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    ThinkingDelta {
+        content_index: usize,
+        delta: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    ThinkingEnd {
+        content_index: usize,
+        content: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    #[serde(rename = "toolcall_start")]
+    ToolCallStart {
+        content_index: usize,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    #[serde(rename = "toolcall_delta")]
+    ToolCallDelta {
+        content_index: usize,
+        delta: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    #[serde(rename = "toolcall_end")]
+    ToolCallEnd {
+        content_index: usize,
+        tool_call: ToolCallObject,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        partial: Option<Arc<AgentMessage>>,
+    },
+    Done {
+        /// `stop`, `length`, `toolUse`
+        reason: crate::message::StopReason,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<Arc<AgentMessage>>,
+    },
+    Error {
+        /// `aborted`, `error`
+        reason: crate::message::StopReason,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<Arc<AgentMessage>>,
+    },
+}
+
+/// A tool call with its `type`, as a content block has it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(tag = "type", rename = "toolCall")]
+pub struct ToolCallObject {
+    #[serde(flatten)]
+    pub call: ToolCall,
+}
+
+/// Shorthands for the two message kinds that events carry most.
+impl From<AssistantMessage> for AgentMessage {
+    fn from(message: AssistantMessage) -> Self {
+        Self::Assistant(message)
+    }
+}
+
+impl From<ToolResultMessage> for AgentMessage {
+    fn from(message: ToolResultMessage) -> Self {
+        Self::ToolResult(message)
+    }
+}
