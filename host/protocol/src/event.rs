@@ -103,10 +103,6 @@ impl Event {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum AssistantMessageEvent {
-    Start {
-        #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
-    },
     TextStart {
         content_index: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,18 +156,6 @@ pub enum AssistantMessageEvent {
         tool_call: ToolCallObject,
         #[serde(skip_serializing_if = "Option::is_none")]
         partial: Option<Arc<AgentMessage>>,
-    },
-    Done {
-        /// `stop`, `length`, `toolUse`
-        reason: crate::message::StopReason,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        message: Option<Arc<AgentMessage>>,
-    },
-    Error {
-        /// `aborted`, `error`
-        reason: crate::message::StopReason,
-        #[serde(skip_serializing_if = "Option::is_none")]
-        error: Option<Arc<AgentMessage>>,
     },
 }
 

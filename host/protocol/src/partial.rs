@@ -21,8 +21,9 @@ pub enum StreamDelta {
     ToolCallStart { index: usize, id: String, name: String },
     /// A piece of the JSON text of the arguments.
     ToolCall { index: usize, delta: String },
-    /// The complete call; its arguments are what the provider's JSON text said.
-    ToolCallEnd { index: usize, call: ToolCall },
+    /// The complete call. `problem` says why its JSON text could not be read;
+    /// the arguments are then empty and the call must not run.
+    ToolCallEnd { index: usize, call: ToolCall, problem: Option<String> },
 }
 
 /// The message that a run of deltas adds up to.
@@ -121,7 +122,7 @@ impl PartialMessage {
             ),
             // Arguments are shown once they are whole: half a JSON text has no value.
             StreamDelta::ToolCall { .. } => {}
-            StreamDelta::ToolCallEnd { index, call } => {
+            StreamDelta::ToolCallEnd { index, call, .. } => {
                 put(content, *index, AssistantContent::ToolCall(call.clone()));
             }
         }
