@@ -4,9 +4,27 @@
 //! What this crate must not know: standard input and output, the RPC commands,
 //! wasmtime, an HTTP client.
 
+mod agent;
+mod calls;
+mod conversation;
+mod extension_api;
 pub mod hooks;
 pub mod host_api;
+mod input;
+pub mod output;
+mod queue;
+mod reply;
 pub mod resources;
+mod run;
+mod snapshot;
+mod switching;
 pub mod tool;
 pub mod tools;
 pub mod ui;
+mod validation;
+
+pub use agent::{Agent, AgentOptions, EmptyName};
+pub use input::{Accepted, InputKind, Submission, SubmitError};
+pub use queue::{PendingMessage, PendingMessages};
+pub use snapshot::{ContextUsage, SessionState};
+pub use switching::{NewSession, SwitchError};

@@ -82,10 +82,14 @@ impl Command {
         }
         match RpcCommand::from_fields(&kind, fields) {
             Some(Ok(command)) => Ok(Self::Rpc { id, command }),
-            Some(Err(problem)) => {
-                Err(CommandError { error: format!("Invalid {kind} command: {problem}"), id, command: kind })
+            Some(Err(problem)) => Err(CommandError {
+                error: format!("Invalid {kind} command: {problem}"),
+                id,
+                command: kind,
+            }),
+            None => {
+                Err(CommandError { error: format!("Unknown command: {kind}"), id, command: kind })
             }
-            None => Err(CommandError { error: format!("Unknown command: {kind}"), id, command: kind }),
         }
     }
 }
@@ -230,13 +234,25 @@ mod tests {
     #[test]
     fn bad_lines_say_what_is_wrong_and_keep_the_id() {
         for (line, command, error) in [
-            ("{\"type\":", "parse", "Failed to parse command: EOF while parsing a value at line 1 column 8"),
+            (
+                "{\"type\":",
+                "parse",
+                "Failed to parse command: EOF while parsing a value at line 1 column 8",
+            ),
             ("", "parse", "Failed to parse command: EOF while parsing a value at line 1 column 0"),
             ("[1]", "parse", "Failed to parse command: expected a JSON object"),
             (r#"{"id":"a"}"#, "parse", "Failed to parse command: missing field \"type\""),
-            (r#"{"id":"a","type":7}"#, "parse", "Failed to parse command: \"type\" must be a string"),
+            (
+                r#"{"id":"a","type":7}"#,
+                "parse",
+                "Failed to parse command: \"type\" must be a string",
+            ),
             (r#"{"id":"a","type":"fly"}"#, "fly", "Unknown command: fly"),
-            (r#"{"id":"a","type":"prompt"}"#, "prompt", "Invalid prompt command: missing field `message`"),
+            (
+                r#"{"id":"a","type":"prompt"}"#,
+                "prompt",
+                "Invalid prompt command: missing field `message`",
+            ),
             (
                 r#"{"id":"a","type":"prompt","message":5}"#,
                 "prompt",

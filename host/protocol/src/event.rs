@@ -99,63 +99,64 @@ impl Event {
 }
 
 /// What a `message_update` tells. `partial` is the message so far; the lean form
-/// leaves it out.
+/// leaves it out. `P` lets a
+/// writer that serialised the message already put it in as it is.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
-pub enum AssistantMessageEvent {
+pub enum AssistantMessageEvent<P = Arc<AgentMessage>> {
     TextStart {
         content_index: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     TextDelta {
         content_index: usize,
         delta: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     TextEnd {
         content_index: usize,
         content: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     ThinkingStart {
         content_index: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     ThinkingDelta {
         content_index: usize,
         delta: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     ThinkingEnd {
         content_index: usize,
         content: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     #[serde(rename = "toolcall_start")]
     ToolCallStart {
         content_index: usize,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     #[serde(rename = "toolcall_delta")]
     ToolCallDelta {
         content_index: usize,
         delta: String,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
     #[serde(rename = "toolcall_end")]
     ToolCallEnd {
         content_index: usize,
         tool_call: ToolCallObject,
         #[serde(skip_serializing_if = "Option::is_none")]
-        partial: Option<Arc<AgentMessage>>,
+        partial: Option<P>,
     },
 }
 

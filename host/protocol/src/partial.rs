@@ -12,18 +12,46 @@ use crate::message::{
 /// the message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StreamDelta {
-    TextStart { index: usize },
-    Text { index: usize, delta: String },
-    TextEnd { index: usize, signature: Option<String> },
-    ThinkingStart { index: usize },
-    Thinking { index: usize, delta: String },
-    ThinkingEnd { index: usize, signature: Option<String>, redacted: bool },
-    ToolCallStart { index: usize, id: String, name: String },
+    TextStart {
+        index: usize,
+    },
+    Text {
+        index: usize,
+        delta: String,
+    },
+    TextEnd {
+        index: usize,
+        signature: Option<String>,
+    },
+    ThinkingStart {
+        index: usize,
+    },
+    Thinking {
+        index: usize,
+        delta: String,
+    },
+    ThinkingEnd {
+        index: usize,
+        signature: Option<String>,
+        redacted: bool,
+    },
+    ToolCallStart {
+        index: usize,
+        id: String,
+        name: String,
+    },
     /// A piece of the JSON text of the arguments.
-    ToolCall { index: usize, delta: String },
+    ToolCall {
+        index: usize,
+        delta: String,
+    },
     /// The complete call. `problem` says why its JSON text could not be read;
     /// the arguments are then empty and the call must not run.
-    ToolCallEnd { index: usize, call: ToolCall, problem: Option<String> },
+    ToolCallEnd {
+        index: usize,
+        call: ToolCall,
+        problem: Option<String>,
+    },
 }
 
 /// The message that a run of deltas adds up to.

@@ -23,7 +23,14 @@ pub struct Response {
 
 impl Response {
     pub fn success(id: Option<Value>, command: impl Into<Cow<'static, str>>) -> Self {
-        Self { id, kind: "response", command: command.into(), success: true, data: None, error: None }
+        Self {
+            id,
+            kind: "response",
+            command: command.into(),
+            success: true,
+            data: None,
+            error: None,
+        }
     }
 
     /// A success that carries data. Data that cannot be written as JSON (a map
@@ -36,7 +43,9 @@ impl Response {
         let command = command.into();
         match serde_json::value::to_raw_value(data) {
             Ok(data) => Self { data: Some(data), ..Self::success(id, command) },
-            Err(error) => Self::failure(id, command, format!("failed to write the answer as JSON: {error}")),
+            Err(error) => {
+                Self::failure(id, command, format!("failed to write the answer as JSON: {error}"))
+            }
         }
     }
 

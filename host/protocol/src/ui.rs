@@ -125,11 +125,8 @@ impl UiResponse {
     /// # Errors
     /// Fields of a wrong type, a missing answer, an option that was not offered.
     pub fn answer(&self, method: &UiMethod) -> Result<UiAnswer, UiAnswerError> {
-        let fail = |problem: String| UiAnswerError {
-            id: self.id.clone(),
-            method: method.name(),
-            problem,
-        };
+        let fail =
+            |problem: String| UiAnswerError { id: self.id.clone(), method: method.name(), problem };
         match self.fields.get("cancelled") {
             None | Some(Value::Null | Value::Bool(false)) => {}
             Some(Value::Bool(true)) => return Ok(UiAnswer::Cancelled),
@@ -279,7 +276,8 @@ mod tests {
             UiMethod::SetEditorText { text: String::new() },
         ];
         for method in methods {
-            let json = serde_json::to_value(UiRequest { id: "i".into(), method: method.clone() }).unwrap();
+            let json =
+                serde_json::to_value(UiRequest { id: "i".into(), method: method.clone() }).unwrap();
             assert_eq!(json["method"], method.name());
             assert_eq!(json["id"], "i");
         }
@@ -300,10 +298,17 @@ mod tests {
 
     #[test]
     fn answers_are_held_to_their_dialog() {
-        let select =
-            UiMethod::Select { title: "t".into(), options: vec!["A".into(), "B".into()], timeout: None };
+        let select = UiMethod::Select {
+            title: "t".into(),
+            options: vec!["A".into(), "B".into()],
+            timeout: None,
+        };
         check(&select, json!({"value": "A"}), Ok(UiAnswer::Text("A".into())));
-        check(&select, json!({"value": "C"}), Err("value \"C\" is not one of the options [\"A\", \"B\"]"));
+        check(
+            &select,
+            json!({"value": "C"}),
+            Err("value \"C\" is not one of the options [\"A\", \"B\"]"),
+        );
         check(&select, json!({"value": 3}), Err("value must be a string"));
         check(&select, json!({}), Err("expected value (a string) or cancelled: true"));
         check(&select, json!({"cancelled": true}), Ok(UiAnswer::Cancelled));
@@ -311,7 +316,11 @@ mod tests {
         let confirm = UiMethod::Confirm { title: "t".into(), message: "m".into(), timeout: None };
         check(&confirm, json!({"confirmed": false}), Ok(UiAnswer::Confirmed(false)));
         check(&confirm, json!({"confirmed": 1}), Err("confirmed must be a boolean"));
-        check(&confirm, json!({"value": "yes"}), Err("expected confirmed (a boolean) or cancelled: true"));
+        check(
+            &confirm,
+            json!({"value": "yes"}),
+            Err("expected confirmed (a boolean) or cancelled: true"),
+        );
         let question = ask(Some(vec!["A".into(), "B".into()]), false, true);
         check(
             &question,
@@ -320,7 +329,11 @@ mod tests {
         );
         check(&question, json!({"selected": [], "customText": " "}), Ok(UiAnswer::Cancelled));
         check(&question, json!({"selected": ["A", "B"]}), Err("only one option may be selected"));
-        check(&question, json!({"selected": "A"}), Err("expected selected (an array of strings) or cancelled: true"));
+        check(
+            &question,
+            json!({"selected": "A"}),
+            Err("expected selected (an array of strings) or cancelled: true"),
+        );
         check(
             &ask(None, false, false),
             json!({"selected": [], "customText": "x"}),

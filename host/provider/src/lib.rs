@@ -41,7 +41,10 @@ pub struct Request {
 pub enum ProviderEvent {
     Delta(StreamDelta),
     /// The reply is complete; always the last event of a stream that did not fail.
-    Done { stop_reason: StopReason, usage: Usage },
+    Done {
+        stop_reason: StopReason,
+        usage: Usage,
+    },
 }
 
 /// Why a provider gave no complete reply.

@@ -166,7 +166,9 @@ impl Registry {
             }
             (None, _) => (None, bare),
         };
-        if provider == Some("scripted") && id.ends_with(".jsonl") && self.find("scripted", id).is_none()
+        if provider == Some("scripted")
+            && id.ends_with(".jsonl")
+            && self.find("scripted", id).is_none()
         {
             let script = Arc::new(ScriptedProvider::load(Path::new(id))?);
             self.add(scripted_model("scripted", id, id), script);
@@ -233,20 +235,24 @@ mod tests {
         .unwrap();
         let mut registry = Registry::builtin();
         registry.load_models_file(&models).unwrap();
-        let mut check = |provider: Option<&str>, pattern: &str, expect: Result<(&str, Option<&str>), &str>| {
-            let found = registry.resolve(provider, pattern);
-            let seen = found
-                .as_ref()
-                .map(|c| {
-                    (format!("{}/{}", c.model.provider, c.model.id), c.thinking_level.map(|l| l.as_str()))
-                })
-                .map_err(ToString::to_string);
-            match (seen, expect) {
-                (Ok(seen), Ok(want)) => assert_eq!((seen.0.as_str(), seen.1), want),
-                (Err(seen), Err(want)) => assert!(seen.contains(want), "{seen}"),
-                (seen, want) => panic!("{pattern}: {seen:?} instead of {want:?}"),
-            }
-        };
+        let mut check =
+            |provider: Option<&str>, pattern: &str, expect: Result<(&str, Option<&str>), &str>| {
+                let found = registry.resolve(provider, pattern);
+                let seen = found
+                    .as_ref()
+                    .map(|c| {
+                        (
+                            format!("{}/{}", c.model.provider, c.model.id),
+                            c.thinking_level.map(|l| l.as_str()),
+                        )
+                    })
+                    .map_err(ToString::to_string);
+                match (seen, expect) {
+                    (Ok(seen), Ok(want)) => assert_eq!((seen.0.as_str(), seen.1), want),
+                    (Err(seen), Err(want)) => assert!(seen.contains(want), "{seen}"),
+                    (seen, want) => panic!("{pattern}: {seen:?} instead of {want:?}"),
+                }
+            };
         check(None, "scripted/demo", Ok(("scripted/demo", None)));
         check(None, "one", Ok(("mine/one", None)));
         check(None, "one:high", Ok(("mine/one", Some("high"))));

@@ -75,10 +75,20 @@ struct ReplyError {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
+#[serde(
+    tag = "type",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
 enum Block {
-    Text { text: String },
-    Thinking { thinking: String, thinking_signature: Option<String> },
+    Text {
+        text: String,
+    },
+    Thinking {
+        thinking: String,
+        thinking_signature: Option<String>,
+    },
     ToolCall {
         id: Option<String>,
         name: String,
@@ -138,7 +148,8 @@ impl ScriptedProvider {
                 line: number + 1,
                 problem,
             };
-            let reply: Reply = serde_json::from_str(line).map_err(|error| fail(error.to_string()))?;
+            let reply: Reply =
+                serde_json::from_str(line).map_err(|error| fail(error.to_string()))?;
             if reply.chunk_chars == 0 {
                 return Err(fail("chunkChars must be at least 1".into()));
             }
@@ -208,7 +219,10 @@ fn steps(reply: &Reply, calls: &mut u64) -> Vec<Step> {
                     push(delay, StreamDelta::Thinking { index, delta });
                 }
                 let signature = thinking_signature.clone();
-                push(Duration::ZERO, StreamDelta::ThinkingEnd { index, signature, redacted: false });
+                push(
+                    Duration::ZERO,
+                    StreamDelta::ThinkingEnd { index, signature, redacted: false },
+                );
             }
             Block::ToolCall { id, name, arguments, arguments_text } => {
                 has_call = true;
@@ -235,9 +249,11 @@ fn steps(reply: &Reply, calls: &mut u64) -> Vec<Step> {
             Err(ProviderError::Status { status: error.status, body: error.body.clone() })
         }
         None => Ok(ProviderEvent::Done {
-            stop_reason: reply
-                .stop_reason
-                .unwrap_or(if has_call { StopReason::ToolUse } else { StopReason::Stop }),
+            stop_reason: reply.stop_reason.unwrap_or(if has_call {
+                StopReason::ToolUse
+            } else {
+                StopReason::Stop
+            }),
             usage: reply.usage,
         }),
     };
@@ -350,7 +366,10 @@ mod tests {
         }
         assert_eq!(play(&script, "fail").await, Err("529 overloaded".to_owned()));
         let error = play(&script, "fail").await.unwrap_err();
-        assert!(error.contains("no reply left for \"fail\" (3 of 4 replies are used up)"), "{error}");
+        assert!(
+            error.contains("no reply left for \"fail\" (3 of 4 replies are used up)"),
+            "{error}"
+        );
     }
 
     #[test]

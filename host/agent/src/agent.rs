@@ -1,0 +1,305 @@
+//! The agent's handle and its state. What it does is in the modules beside this
+//! one: `input` takes messages in, `run` plays a run, `reply` one reply of the
+//! model, `calls` one message's tool calls, `switching` changes the session.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use wharf_protocol::message::CustomMessage;
+use wharf_protocol::{AgentMessage, Event, Model, ModelRef, ThinkingLevel};
+use wharf_provider::Registry;
+use wharf_session::{Receipt, Session, SessionDir};
+
+use crate::hooks::{ExtensionCommand, HookNotification, Hooks};
+use crate::input::Input;
+use crate::output::{AgentOutput, Outlet, deliver};
+use crate::queue::{PendingMessages, Queue};
+use crate::resources::Resources;
+use crate::resources::settings::QueueMode;
+use crate::snapshot::{ContextUsage, SessionState};
+use crate::tool::Tool;
+use crate::validation::ArgumentSchemas;
+
+/// What an agent is made of.
+#[derive(Debug)]
+pub struct AgentOptions {
+    pub hooks: Arc<dyn Hooks>,
+    pub outlet: Arc<dyn Outlet>,
+    pub registry: Registry,
+    pub resources: Resources,
+    /// The built-in tools that are switched on.
+    pub tools: Vec<Arc<dyn Tool>>,
+    pub cwd: PathBuf,
+    /// The session to begin with: new, reopened or in memory.
+    pub session: Session,
+    /// Where `new_session` keeps its file; none: in memory.
+    pub session_dir: Option<SessionDir>,
+    /// The model that was asked for; none: the session's last, else none.
+    pub model: Option<Model>,
+    /// The level that was asked for; none: the session's last, else off.
+    pub thinking_level: Option<ThinkingLevel>,
+    pub steering_mode: QueueMode,
+    pub follow_up_mode: QueueMode,
+}
+
+/// A cheap handle; all clones are the same agent.
+#[derive(Debug, Clone)]
+pub struct Agent {
+    pub(crate) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    state: Mutex<State>,
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) outlet: Arc<dyn Outlet>,
+    pub(crate) registry: Registry,
+    pub(crate) resources: Resources,
+    pub(crate) builtin_tools: Vec<Arc<dyn Tool>>,
+    pub(crate) schemas: ArgumentSchemas,
+    pub(crate) cwd: PathBuf,
+    pub(crate) session_dir: Option<SessionDir>,
+    /// Held by the run that may emit; the next run waits for it, so that one
+    /// run's `agent_end` leaves before the next one's `agent_start`.
+    pub(crate) stage: tokio::sync::Mutex<()>,
+    /// Held while a session is being switched.
+    pub(crate) switching: tokio::sync::Mutex<()>,
+    pub(crate) idle: watch::Sender<bool>,
+    /// Runs that have ended and still emit their last events.
+    pub(crate) ending: AtomicUsize,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) session: Session,
+    /// The messages of the current branch, as the context is built from them.
+    pub(crate) messages: Vec<Arc<AgentMessage>>,
+    pub(crate) model: Option<Model>,
+    pub(crate) thinking_level: ThinkingLevel,
+    pub(crate) steering: Queue,
+    pub(crate) follow_up: Queue,
+    /// Extension messages that go with the next prompt.
+    pub(crate) next_turn: Vec<CustomMessage>,
+    /// Accepted input on its way through the handlers, oldest first.
+    pub(crate) inputs: VecDeque<Input>,
+    /// True while a task works through `inputs`.
+    pub(crate) inputs_active: bool,
+    /// The current run's cancellation; none while no run is active.
+    pub(crate) run: Option<CancellationToken>,
+    /// The system prompt of the current or the last run.
+    pub(crate) system_prompt: Arc<str>,
+}
+
+impl State {
+    /// True while accepted work is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.run.is_some() || self.inputs_active
+    }
+}
+
+impl Agent {
+    /// Makes an agent. Call it inside a tokio runtime.
+    pub fn new(options: AgentOptions) -> Self {
+        let context = options.session.build_context();
+        let last_model = context
+            .model
+            .as_ref()
+            .and_then(|last| options.registry.find(&last.provider, &last.id).cloned());
+        let model = options.model.or(last_model);
+        let thinking_level = options.thinking_level.or(context.thinking_level).unwrap_or_default();
+        let agent = Self {
+            inner: Arc::new(Inner {
+                state: Mutex::new(State {
+                    session: options.session,
+                    messages: context.messages,
+                    model,
+                    thinking_level,
+                    steering: Queue::new(options.steering_mode),
+                    follow_up: Queue::new(options.follow_up_mode),
+                    next_turn: Vec::new(),
+                    inputs: VecDeque::new(),
+                    inputs_active: false,
+                    run: None,
+                    system_prompt: "".into(),
+                }),
+                hooks: options.hooks,
+                outlet: options.outlet,
+                registry: options.registry,
+                resources: options.resources,
+                builtin_tools: options.tools,
+                schemas: ArgumentSchemas::default(),
+                cwd: options.cwd,
+                session_dir: options.session_dir,
+                stage: tokio::sync::Mutex::new(()),
+                switching: tokio::sync::Mutex::new(()),
+                idle: watch::Sender::new(true),
+                ending: AtomicUsize::new(0),
+            }),
+        };
+        agent.record_model(context.model.as_ref(), context.thinking_level);
+        agent.inner.hooks.notify(HookNotification::SessionStart);
+        agent
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records model and thinking level where the branch's last entries differ.
+    /// The lines reach a new session's file together with its first message, so
+    /// nothing waits for them here.
+    pub(crate) fn record_model(
+        &self,
+        last_model: Option<&ModelRef>,
+        last_thinking: Option<ThinkingLevel>,
+    ) {
+        let state = self.state();
+        if let Some(model) = &state.model
+            && last_model != Some(&model.reference())
+        {
+            state.session.append_model_change(&model.provider, &model.id);
+        }
+        if last_thinking != Some(state.thinking_level) {
+            state.session.append_thinking_level_change(state.thinking_level);
+        }
+    }
+
+    /// Tells extensions and the front end.
+    pub(crate) async fn emit(&self, event: Event) {
+        let event = Arc::new(event);
+        self.inner.hooks.notify(HookNotification::Wire(Arc::clone(&event)));
+        deliver(&*self.inner.outlet, AgentOutput::Event(event)).await;
+    }
+
+    /// Waits until an entry has been written; a failure is told and the entry
+    /// stays with the writer, which tries again.
+    pub(crate) async fn written(&self, receipt: Receipt) {
+        if let Err(error) = receipt.await {
+            let path = self.session().file().unwrap_or(Path::new("")).to_owned();
+            let message = error.to_string();
+            deliver(&*self.inner.outlet, AgentOutput::Diagnostic { path, message }).await;
+        }
+    }
+
+    /// The built-in tools and those of extensions; an extension's tool that
+    /// overrides a built-in stands in its place.
+    pub(crate) fn all_tools(&self) -> Vec<Arc<dyn Tool>> {
+        let mut tools = self.inner.builtin_tools.clone();
+        for tool in self.inner.hooks.tools() {
+            match tools.iter_mut().find(|known| known.spec().name == tool.spec().name) {
+                Some(known) => *known = tool,
+                None => tools.push(tool),
+            }
+        }
+        tools
+    }
+
+    pub fn session(&self) -> Session {
+        self.state().session.clone()
+    }
+
+    pub fn messages(&self) -> Vec<Arc<AgentMessage>> {
+        self.state().messages.clone()
+    }
+
+    /// True until the last event of the last run has left.
+    pub fn is_streaming(&self) -> bool {
+        self.state().is_busy() || self.inner.ending.load(Ordering::SeqCst) > 0
+    }
+
+    /// Waits until no run is active and every accepted input has been served.
+    pub async fn wait_idle(&self) {
+        let mut idle = self.inner.idle.subscribe();
+        // The sender lives in `self`, so this cannot fail.
+        let _ = idle.wait_for(|idle| *idle).await;
+    }
+
+    /// Aborts the current run and what is on its way into one; one `agent_end`
+    /// follows. Waiting messages stay in their queues.
+    pub fn abort(&self) {
+        let state = self.state();
+        if let Some(run) = &state.run {
+            run.cancel();
+        }
+        for input in &state.inputs {
+            input.cancel.cancel();
+        }
+    }
+
+    pub fn pending_messages(&self) -> PendingMessages {
+        let state = self.state();
+        PendingMessages::of(&state.steering, &state.follow_up)
+    }
+
+    pub fn clear_pending_messages(&self) -> PendingMessages {
+        let mut state = self.state();
+        let pending = PendingMessages::of(&state.steering, &state.follow_up);
+        state.steering.clear();
+        state.follow_up.clear();
+        pending
+    }
+
+    /// The text of the last assistant message, if there is one.
+    pub fn last_assistant_text(&self) -> Option<String> {
+        self.state().messages.iter().rev().find_map(|message| match message.as_ref() {
+            AgentMessage::Assistant(assistant) => Some(assistant.text()),
+            _ => None,
+        })
+    }
+
+    /// Commands of extensions, prompt templates and skills, in this order.
+    pub fn extension_commands(&self) -> Vec<ExtensionCommand> {
+        self.inner.hooks.commands()
+    }
+
+    pub fn resources(&self) -> &Resources {
+        &self.inner.resources
+    }
+
+    /// Names the session, and announces it once it is written.
+    ///
+    /// # Errors
+    /// The name is empty.
+    pub async fn set_session_name(&self, name: &str) -> Result<(), EmptyName> {
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(EmptyName);
+        }
+        let session = self.session();
+        session.append_session_info(name);
+        self.emit(Event::SessionNameChanged { name: name.to_owned() }).await;
+        Ok(())
+    }
+
+    /// What `get_state` tells.
+    pub fn snapshot(&self) -> SessionState {
+        let streaming = self.is_streaming();
+        let state = self.state();
+        SessionState {
+            model: state.model.clone(),
+            thinking_level: state.thinking_level,
+            is_streaming: streaming,
+            steering_mode: state.steering.mode.as_str(),
+            follow_up_mode: state.follow_up.mode.as_str(),
+            session_file: state.session.file().map(Path::to_owned),
+            session_id: state.session.id().to_owned(),
+            session_name: state.session.name(),
+            message_count: state.messages.len(),
+            pending_message_count: state.steering.len() + state.follow_up.len(),
+            context_usage: state
+                .model
+                .as_ref()
+                .and_then(|model| ContextUsage::of(model, &state.messages)),
+            ..SessionState::default()
+        }
+    }
+}
+
+/// `set_session_name` with nothing in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("Session name cannot be empty")]
+pub struct EmptyName;

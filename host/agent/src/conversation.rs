@@ -1,0 +1,295 @@
+//! From the session's messages to what a model is sent, and how full its
+//! context is.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use wharf_protocol::message::{BashExecutionMessage, UserContent, UserMessage};
+use wharf_protocol::{
+    AgentMessage, AssistantContent, AssistantMessage, ContentBlock, StopReason, ToolResultMessage,
+};
+
+/// Characters of text that count as one token where no usage is known.
+const CHARS_PER_TOKEN: usize = 4;
+/// Tokens that an image counts as where no usage is known.
+const IMAGE_TOKENS: usize = 1200;
+
+/// The messages as a provider may be sent them: user, assistant and tool-result
+/// messages only, every call directly followed by its result, nothing empty.
+pub(crate) fn for_model(messages: &[Arc<AgentMessage>]) -> Vec<Arc<AgentMessage>> {
+    let mut sent: Vec<Arc<AgentMessage>> = Vec::with_capacity(messages.len());
+    let mut rest = messages.iter().peekable();
+    while let Some(message) = rest.next() {
+        match message.as_ref() {
+            AgentMessage::User(user) => {
+                if !is_blank(&user.content) {
+                    sent.push(Arc::clone(message));
+                }
+            }
+            AgentMessage::Assistant(assistant) => {
+                let mut results: Vec<&Arc<AgentMessage>> = Vec::new();
+                while let Some(result) = rest.next_if(|next| is_tool_result(next)) {
+                    results.push(result);
+                }
+                push_turn(&mut sent, message, assistant, &results);
+            }
+            // A result whose call is not directly before it: no provider takes it.
+            AgentMessage::ToolResult(_) => {}
+            AgentMessage::BashExecution(run) => {
+                if run.exclude_from_context != Some(true) {
+                    sent.push(user_text(bash_text(run), run.timestamp));
+                }
+            }
+            AgentMessage::Custom(custom) => {
+                if !is_blank(&custom.content) {
+                    sent.push(user_message(custom.content.clone(), custom.timestamp));
+                }
+            }
+            AgentMessage::BranchSummary(summary) => sent.push(user_text(
+                format!(
+                    "This conversation came back from another branch. Summary of that branch:\n\n<summary>\n{}\n</summary>",
+                    summary.summary
+                ),
+                summary.timestamp,
+            )),
+            AgentMessage::CompactionSummary(summary) => sent.push(user_text(
+                format!(
+                    "The conversation before this point was compacted. Summary of it:\n\n<summary>\n{}\n</summary>",
+                    summary.summary
+                ),
+                summary.timestamp,
+            )),
+        }
+    }
+    sent
+}
+
+/// An assistant message with the results of exactly its calls. A reply that
+/// failed or was aborted takes its calls back; a call without a result gets one
+/// that says so.
+fn push_turn(
+    sent: &mut Vec<Arc<AgentMessage>>,
+    message: &Arc<AgentMessage>,
+    assistant: &AssistantMessage,
+    results: &[&Arc<AgentMessage>],
+) {
+    let complete = !matches!(assistant.stop_reason, StopReason::Error | StopReason::Aborted);
+    let keep = |block: &AssistantContent| match block {
+        AssistantContent::Text(text) => !text.text.trim().is_empty(),
+        AssistantContent::Thinking(thinking) => {
+            complete
+                && (!thinking.thinking.trim().is_empty() || thinking.thinking_signature.is_some())
+        }
+        AssistantContent::ToolCall(_) => complete,
+    };
+    if assistant.content.iter().all(keep) {
+        if !assistant.content.is_empty() {
+            sent.push(Arc::clone(message));
+        }
+    } else {
+        let content: Vec<_> = assistant.content.iter().filter(|b| keep(b)).cloned().collect();
+        if !content.is_empty() {
+            sent.push(Arc::new(AgentMessage::Assistant(AssistantMessage {
+                content,
+                ..assistant.clone()
+            })));
+        }
+    }
+    if !complete {
+        return;
+    }
+    let mut answered = HashSet::new();
+    for call in assistant.tool_calls() {
+        if !answered.insert(call.id.as_str()) {
+            continue;
+        }
+        let result = results.iter().find(|result| {
+            matches!(&****result, AgentMessage::ToolResult(r) if r.tool_call_id == call.id)
+        });
+        sent.push(result.map_or_else(
+            || {
+                Arc::new(AgentMessage::ToolResult(ToolResultMessage {
+                    tool_call_id: call.id.clone(),
+                    tool_name: call.name.clone(),
+                    content: vec![ContentBlock::text("No result: the call was interrupted.")],
+                    details: None,
+                    is_error: true,
+                    timestamp: assistant.timestamp,
+                }))
+            },
+            |result| Arc::clone(result),
+        ));
+    }
+}
+
+fn is_tool_result(message: &AgentMessage) -> bool {
+    matches!(message, AgentMessage::ToolResult(_))
+}
+
+fn is_blank(content: &UserContent) -> bool {
+    match content {
+        UserContent::Text(text) => text.trim().is_empty(),
+        UserContent::Blocks(blocks) => {
+            blocks.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()))
+        }
+    }
+}
+
+fn user_message(content: UserContent, timestamp: u64) -> Arc<AgentMessage> {
+    Arc::new(AgentMessage::User(UserMessage { content, timestamp }))
+}
+
+fn user_text(text: String, timestamp: u64) -> Arc<AgentMessage> {
+    user_message(UserContent::Blocks(vec![ContentBlock::text(text)]), timestamp)
+}
+
+/// A command that the person ran, as rpc-mode.md words it for the model.
+fn bash_text(run: &BashExecutionMessage) -> String {
+    format!("Ran `{}`\n```\n{}\n```", run.command, run.output)
+}
+
+/// Tokens that the conversation takes: what the last complete reply reported,
+/// and an estimate of what came after it.
+pub(crate) fn context_tokens(messages: &[Arc<AgentMessage>]) -> u64 {
+    let mut estimate = 0;
+    for message in messages.iter().rev() {
+        if let AgentMessage::Assistant(assistant) = message.as_ref()
+            && !matches!(assistant.stop_reason, StopReason::Error | StopReason::Aborted)
+            && assistant.usage.total_tokens > 0
+        {
+            return assistant.usage.total_tokens + estimate;
+        }
+        estimate += estimate_tokens(message);
+    }
+    estimate
+}
+
+fn estimate_tokens(message: &AgentMessage) -> u64 {
+    let blocks = |content: &[ContentBlock]| {
+        content.iter().fold((0, 0), |(chars, images), block| match block {
+            ContentBlock::Text(text) => (chars + text.text.chars().count(), images),
+            ContentBlock::Image(_) => (chars, images + 1),
+        })
+    };
+    let content = |content: &UserContent| match content {
+        UserContent::Text(text) => (text.chars().count(), 0),
+        UserContent::Blocks(list) => blocks(list),
+    };
+    let (chars, images) = match message {
+        AgentMessage::User(user) => content(&user.content),
+        AgentMessage::Custom(custom) => content(&custom.content),
+        AgentMessage::ToolResult(result) => blocks(&result.content),
+        AgentMessage::Assistant(assistant) => {
+            let chars = assistant.content.iter().map(|block| match block {
+                AssistantContent::Text(text) => text.text.chars().count(),
+                AssistantContent::Thinking(thinking) => thinking.thinking.chars().count(),
+                AssistantContent::ToolCall(call) => {
+                    call.name.chars().count()
+                        + serde_json::to_string(&call.arguments).map_or(0, |json| json.len())
+                }
+            });
+            (chars.sum(), 0)
+        }
+        AgentMessage::BashExecution(run) => (run.command.len() + run.output.chars().count(), 0),
+        AgentMessage::BranchSummary(summary) => (summary.summary.chars().count(), 0),
+        AgentMessage::CompactionSummary(summary) => (summary.summary.chars().count(), 0),
+    };
+    (chars.div_ceil(CHARS_PER_TOKEN) + images * IMAGE_TOKENS) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn messages(list: Value) -> Vec<Arc<AgentMessage>> {
+        serde_json::from_value::<Vec<AgentMessage>>(list).unwrap().into_iter().map(Arc::new).collect()
+    }
+
+    /// What is sent, as `role:detail`.
+    fn check(list: Value, expect: &[&str]) {
+        let seen: Vec<String> = for_model(&messages(list))
+            .iter()
+            .map(|message| match message.as_ref() {
+                AgentMessage::User(user) => format!("user:{}", user.content.to_text()),
+                AgentMessage::Assistant(assistant) => {
+                    let calls: Vec<_> = assistant.tool_calls().map(|c| c.id.as_str()).collect();
+                    format!("assistant:{}:{}", assistant.text(), calls.join(","))
+                }
+                AgentMessage::ToolResult(result) => {
+                    format!("result:{}:{}", result.tool_call_id, result.is_error)
+                }
+                other => panic!("{other:?} must not be sent"),
+            })
+            .collect();
+        assert_eq!(seen, expect);
+    }
+
+    fn assistant(stop: &str, content: Value) -> Value {
+        json!({"role": "assistant", "content": content, "stopReason": stop})
+    }
+
+    fn call(id: &str) -> Value {
+        json!({"type": "toolCall", "id": id, "name": "ls", "arguments": {}})
+    }
+
+    fn result(id: &str) -> Value {
+        json!({"role": "toolResult", "toolCallId": id, "toolName": "ls", "content": [], "isError": false})
+    }
+
+    #[test]
+    fn calls_and_results_are_paired_in_either_direction() {
+        check(
+            json!([
+                {"role": "user", "content": "a"},
+                assistant("toolUse", json!([call("1"), call("2"), call("3")])),
+                result("3"),
+                result("9"),
+                result("1"),
+                {"role": "user", "content": "b"},
+                result("2"),
+            ]),
+            &["user:a", "assistant::1,2,3", "result:1:false", "result:2:true", "result:3:false", "user:b"],
+        );
+    }
+
+    #[test]
+    fn an_aborted_reply_keeps_its_text_and_takes_its_calls_back() {
+        check(
+            json!([
+                {"role": "user", "content": "a"},
+                assistant("aborted", json!([{"type": "text", "text": "half"}, call("1")])),
+                result("1"),
+                assistant("error", json!([])),
+                assistant("stop", json!([{"type": "text", "text": "  "}])),
+            ]),
+            &["user:a", "assistant:half:"],
+        );
+    }
+
+    #[test]
+    fn other_roles_become_user_messages() {
+        check(
+            json!([
+                {"role": "user", "content": ""},
+                {"role": "bashExecution", "command": "ls", "output": "x"},
+                {"role": "bashExecution", "command": "id", "output": "x", "excludeFromContext": true},
+                {"role": "custom", "customType": "t", "content": "c", "display": false},
+            ]),
+            &["user:Ran `ls`\n```\nx\n```", "user:c"],
+        );
+    }
+
+    #[test]
+    fn context_is_the_last_usage_and_an_estimate_of_the_rest() {
+        let list = messages(json!([
+            {"role": "user", "content": "ignored by what follows"},
+            {"role": "assistant", "content": [], "stopReason": "stop", "usage": {"totalTokens": 100}},
+            {"role": "user", "content": "12345"},
+        ]));
+        assert_eq!(context_tokens(&list), 102);
+        assert_eq!(context_tokens(&list[2..]), 2);
+    }
+}

@@ -1,0 +1,107 @@
+//! Messages that wait: steering, follow-up, and what goes with the next prompt.
+
+use std::collections::VecDeque;
+
+use serde::Serialize;
+use wharf_protocol::message::CustomMessage;
+use wharf_protocol::{ContentBlock, ImageContent, UserContent, UserMessage};
+
+use crate::resources::settings::QueueMode;
+
+/// A message on its way into the conversation.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Queued {
+    User { text: String, images: Vec<ImageContent> },
+    Custom(CustomMessage),
+}
+
+impl Queued {
+    /// The message that enters the conversation now.
+    pub(crate) fn user_message(text: String, images: Vec<ImageContent>, timestamp: u64) -> UserMessage {
+        let mut blocks = vec![ContentBlock::text(text)];
+        blocks.extend(images.into_iter().map(ContentBlock::Image));
+        UserMessage { content: UserContent::Blocks(blocks), timestamp }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    waiting: VecDeque<Queued>,
+    pub(crate) mode: QueueMode,
+}
+
+impl Queue {
+    pub(crate) fn new(mode: QueueMode) -> Self {
+        Self { waiting: VecDeque::new(), mode }
+    }
+
+    pub(crate) fn push(&mut self, message: Queued) {
+        self.waiting.push_back(message);
+    }
+
+    /// The messages that are due.
+    pub(crate) fn take_due(&mut self) -> Vec<Queued> {
+        match self.mode {
+            QueueMode::All => self.waiting.drain(..).collect(),
+            QueueMode::OneAtATime => self.waiting.pop_front().into_iter().collect(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.waiting.clear();
+    }
+
+    fn pending(&self) -> Vec<PendingMessage> {
+        self.waiting
+            .iter()
+            .map(|queued| match queued {
+                Queued::User { text, images } => PendingMessage {
+                    text: text.clone(),
+                    images: images.iter().cloned().map(ContentBlock::Image).collect(),
+                },
+                Queued::Custom(custom) => {
+                    PendingMessage { text: custom.content.to_text(), images: Vec::new() }
+                }
+            })
+            .collect()
+    }
+}
+
+/// One waiting message, as `get_pending_messages` tells it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PendingMessage {
+    pub text: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ContentBlock>,
+}
+
+/// The answer of `get_pending_messages` and `clear_pending_messages`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingMessages {
+    steering: Vec<String>,
+    follow_up: Vec<String>,
+    steering_messages: Vec<PendingMessage>,
+    follow_up_messages: Vec<PendingMessage>,
+}
+
+impl PendingMessages {
+    pub(crate) fn of(steering: &Queue, follow_up: &Queue) -> Self {
+        let (steering_messages, follow_up_messages) = (steering.pending(), follow_up.pending());
+        let texts = |list: &[PendingMessage]| list.iter().map(|message| message.text.clone()).collect();
+        Self {
+            steering: texts(&steering_messages),
+            follow_up: texts(&follow_up_messages),
+            steering_messages,
+            follow_up_messages,
+        }
+    }
+}

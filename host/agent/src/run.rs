@@ -1,0 +1,251 @@
+//! One run: from `agent_start` to `agent_end`, turn by turn.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use futures::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use wharf_protocol::message::{CustomMessage, UserContent};
+use wharf_protocol::{AgentMessage, AssistantMessage, Event, ImageContent, StopReason, Usage};
+use wharf_provider::ToolDefinition;
+use wharf_session::{CustomMessageEntry, Timestamp};
+
+use crate::agent::Agent;
+use crate::hooks::{BeforeAgentStartEvent, HookEvent};
+use crate::queue::Queued;
+use crate::tool::Tool;
+
+/// The messages of a run, in the order in which they were recorded.
+pub(crate) type Messages = Vec<Arc<AgentMessage>>;
+
+/// What stays the same for all turns of a run.
+#[derive(Debug)]
+pub(crate) struct RunContext {
+    pub(crate) tools: Vec<Arc<dyn Tool>>,
+    pub(crate) definitions: Arc<[ToolDefinition]>,
+    pub(crate) system_prompt: Arc<str>,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl RunContext {
+    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| tool.spec().name == name)
+    }
+}
+
+/// The date in UTC, as `2026-01-31`.
+pub(crate) fn today() -> String {
+    Timestamp::now().to_string().split('T').next().unwrap_or_default().to_owned()
+}
+
+pub(crate) fn now_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Agent {
+    /// Plays a run. Whatever happens in it, it ends with one `agent_end`, and the
+    /// agent can be used again.
+    pub(crate) async fn run_to_end(&self, first: Vec<Queued>, cancel: CancellationToken) {
+        let stage = self.inner.stage.lock().await;
+        let mut recorded = Messages::new();
+        let played = AssertUnwindSafe(self.play(first, &cancel, &mut recorded)).catch_unwind().await;
+        if played.is_err() {
+            // A fault of ours (the panic's text is on stderr); the person is told
+            // in the conversation, and the session goes on.
+            self.state().run = None;
+            self.inner.ending.fetch_add(1, Ordering::SeqCst);
+            let message = self.failed_reply("internal error: the run panicked; please report it");
+            self.record(AgentMessage::Assistant(message), &mut recorded).await;
+        }
+        self.emit(Event::AgentEnd { messages: recorded }).await;
+        drop(stage);
+        self.inner.ending.fetch_sub(1, Ordering::SeqCst);
+        self.settle_idle(&self.state());
+    }
+
+    async fn play(&self, first: Vec<Queued>, cancel: &CancellationToken, recorded: &mut Messages) {
+        // A guard that is still being compiled must not be missed.
+        self.inner.hooks.ready().await;
+        let (model, thinking_level) = {
+            let state = self.state();
+            (state.model.as_ref().map(wharf_protocol::Model::reference), state.thinking_level)
+        };
+        let tools = self.all_tools();
+        let (context, injected) = self.prepare(tools, &first, cancel).await;
+        self.emit(Event::AgentStart { model, thinking_level }).await;
+        self.emit(Event::TurnStart).await;
+        for queued in first {
+            self.record_queued(queued, recorded).await;
+        }
+        for message in injected {
+            self.record(AgentMessage::Custom(message), recorded).await;
+        }
+        loop {
+            let (reply, problems) = self.reply(&context).await;
+            let failed = matches!(reply.stop_reason, StopReason::Error | StopReason::Aborted);
+            let message = self.record_reply(reply, recorded).await;
+            let calls = match message.as_ref() {
+                AgentMessage::Assistant(assistant) if !failed => {
+                    assistant.tool_calls().cloned().collect()
+                }
+                _ => Vec::new(),
+            };
+            let called = !calls.is_empty();
+            let tool_results = self.run_calls(calls, &problems, &context, recorded).await;
+            self.emit(Event::TurnEnd { message, tool_results }).await;
+            let Some(next) = self.next_messages(called, failed || cancel.is_cancelled()) else {
+                return;
+            };
+            for queued in next {
+                self.record_queued(queued, recorded).await;
+            }
+            self.emit(Event::TurnStart).await;
+        }
+    }
+
+    /// What the next turn begins with: steering messages, or, where the run would
+    /// stop, follow-up messages. None: the run is over; from then on a prompt is
+    /// free to start the next one.
+    fn next_messages(&self, called: bool, stop: bool) -> Option<Vec<Queued>> {
+        let mut state = self.state();
+        if !stop {
+            let steering = state.steering.take_due();
+            if called || !steering.is_empty() {
+                return Some(steering);
+            }
+            let follow_up = state.follow_up.take_due();
+            if !follow_up.is_empty() {
+                return Some(follow_up);
+            }
+        }
+        state.run = None;
+        self.inner.ending.fetch_add(1, Ordering::SeqCst);
+        None
+    }
+
+    /// The system prompt and the messages that extensions add to this run.
+    async fn prepare(
+        &self,
+        tools: Vec<Arc<dyn Tool>>,
+        first: &[Queued],
+        cancel: &CancellationToken,
+    ) -> (RunContext, Vec<CustomMessage>) {
+        let specs: Vec<_> = tools.iter().map(|tool| tool.spec()).collect();
+        let mut system_prompt = self.inner.resources.system_prompt(&specs, &today());
+        let definitions = specs
+            .iter()
+            .map(|spec| ToolDefinition {
+                name: spec.name.clone(),
+                description: spec.description.clone(),
+                parameters: spec.parameters.clone(),
+            })
+            .collect();
+        let mut injected = std::mem::take(&mut self.state().next_turn);
+        if self.inner.hooks.subscribes(HookEvent::BeforeAgentStart) {
+            let (prompt, images) = prompt_of(first);
+            let event = BeforeAgentStartEvent { prompt, images, system_prompt };
+            let verdict = self.inner.hooks.before_agent_start(event, cancel).await;
+            system_prompt = verdict.system_prompt;
+            injected.extend(verdict.messages);
+        }
+        let system_prompt: Arc<str> = system_prompt.into();
+        self.state().system_prompt = Arc::clone(&system_prompt);
+        (RunContext { tools, definitions, system_prompt, cancel: cancel.clone() }, injected)
+    }
+
+    async fn record_queued(&self, queued: Queued, recorded: &mut Messages) {
+        let message = match queued {
+            Queued::User { text, images } => {
+                AgentMessage::User(Queued::user_message(text, images, now_millis()))
+            }
+            Queued::Custom(custom) => AgentMessage::Custom(custom),
+        };
+        self.record(message, recorded).await;
+    }
+
+    /// Appends a message to the session and then announces it.
+    pub(crate) async fn record(
+        &self,
+        message: AgentMessage,
+        recorded: &mut Messages,
+    ) -> Arc<AgentMessage> {
+        let message = self.append(message).await;
+        recorded.push(Arc::clone(&message));
+        self.emit(Event::MessageStart { message: Arc::clone(&message) }).await;
+        self.emit(Event::MessageEnd { message: Arc::clone(&message) }).await;
+        message
+    }
+
+    /// The same for a reply, whose `message_start` has left already.
+    async fn record_reply(
+        &self,
+        reply: AssistantMessage,
+        recorded: &mut Messages,
+    ) -> Arc<AgentMessage> {
+        let message = self.append(AgentMessage::Assistant(reply)).await;
+        recorded.push(Arc::clone(&message));
+        self.emit(Event::MessageEnd { message: Arc::clone(&message) }).await;
+        message
+    }
+
+    /// Appends a message and waits until it is written.
+    pub(crate) async fn append(&self, message: AgentMessage) -> Arc<AgentMessage> {
+        let message = Arc::new(message);
+        let receipt = {
+            let mut state = self.state();
+            state.messages.push(Arc::clone(&message));
+            match message.as_ref() {
+                AgentMessage::Custom(custom) => {
+                    state.session.append_custom_message(CustomMessageEntry {
+                        custom_type: custom.custom_type.clone(),
+                        content: custom.content.clone(),
+                        display: custom.display,
+                        details: custom.details.clone(),
+                    })
+                }
+                _ => state.session.append_message(Arc::clone(&message)),
+            }
+            .1
+        };
+        self.written(receipt).await;
+        message
+    }
+
+    /// A reply that only says what went wrong.
+    pub(crate) fn failed_reply(&self, problem: &str) -> AssistantMessage {
+        let model = self.state().model.clone();
+        let (api, provider, id) =
+            model.map_or_else(Default::default, |model| (model.api, model.provider, model.id));
+        AssistantMessage {
+            content: Vec::new(),
+            api,
+            provider,
+            model: id,
+            usage: Usage::default(),
+            stop_reason: StopReason::Error,
+            error_message: Some(problem.to_owned()),
+            timestamp: now_millis(),
+        }
+    }
+}
+
+fn prompt_of(first: &[Queued]) -> (String, Vec<ImageContent>) {
+    let mut texts = Vec::new();
+    let mut all_images = Vec::new();
+    for queued in first {
+        match queued {
+            Queued::User { text, images } => {
+                texts.push(text.clone());
+                all_images.extend(images.iter().cloned());
+            }
+            Queued::Custom(custom) => texts.push(match &custom.content {
+                UserContent::Text(text) => text.clone(),
+                blocks @ UserContent::Blocks(_) => blocks.to_text(),
+            }),
+        }
+    }
+    (texts.join("\n"), all_images)
+}

@@ -1,0 +1,151 @@
+//! The first line of a session file.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::Timestamp;
+use crate::json::Fields;
+
+/// The version that is written.
+///
+/// 1. A linear list: entries have no id and no parent.
+/// 2. A tree through `id` and `parentId`; extension messages have the role `hookMessage`.
+/// 3. That role is `custom`.
+pub const FORMAT_VERSION: u32 = 3;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "type", rename = "session", rename_all = "camelCase")]
+pub struct SessionHeader {
+    pub version: u32,
+    /// A UUID, version 4.
+    pub id: String,
+    pub timestamp: Timestamp,
+    /// Empty where a damaged file no longer tells.
+    #[serde(serialize_with = "lossy")]
+    pub cwd: PathBuf,
+    /// The type of agent, for a subagent's session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_type: Option<String>,
+    /// The file of the session that this one was forked from or started by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_session: Option<String>,
+}
+
+/// A directory name that is no UTF-8 must not keep a session from being written.
+fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
+/// What a new session's header may say besides the working directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SessionOptions {
+    pub agent_type: Option<String>,
+    pub parent_session: Option<String>,
+}
+
+impl SessionHeader {
+    pub(crate) fn new(cwd: &Path, options: SessionOptions) -> Self {
+        Self {
+            version: FORMAT_VERSION,
+            id: Uuid::new_v4().to_string(),
+            timestamp: Timestamp::now(),
+            cwd: cwd.to_owned(),
+            agent_type: options.agent_type,
+            parent_session: options.parent_session,
+        }
+    }
+
+    /// For a file whose header is lost: what its name, `<timestamp>_<uuid>.jsonl`, tells.
+    pub(crate) fn from_file_name(path: &Path) -> Self {
+        let mut header = Self::new(Path::new(""), SessionOptions::default());
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if let Some((time, id)) = stem.rsplit_once('_') {
+            if Uuid::try_parse(id).is_ok() {
+                header.id = id.to_owned();
+            }
+            if let Some(timestamp) = parse_file_time(time) {
+                header.timestamp = timestamp;
+            }
+        }
+        header
+    }
+
+    pub(crate) fn to_line(&self) -> Result<String, serde_json::Error> {
+        let mut line = serde_json::to_string(self)?;
+        line.push('\n');
+        Ok(line)
+    }
+
+    /// `2024-12-03T14-00-00-000Z_<uuid>.jsonl`
+    pub(crate) fn file_name(&self) -> String {
+        format!("{}_{}.jsonl", self.timestamp.to_string().replace([':', '.'], "-"), self.id)
+    }
+}
+
+fn parse_file_time(text: &str) -> Option<Timestamp> {
+    let (date, time) = text.split_once('T')?;
+    let time = time.strip_suffix('Z')?;
+    let [hour, minute, second, millis] = time.split('-').collect::<Vec<_>>().try_into().ok()?;
+    Timestamp::parse(&format!("{date}T{hour}:{minute}:{second}.{millis}Z"))
+}
+
+/// A header as some version of the format wrote it.
+#[derive(Debug)]
+pub(crate) struct FoundHeader {
+    pub(crate) header: SessionHeader,
+    /// Of the file; `header` always says [`FORMAT_VERSION`].
+    pub(crate) version: u64,
+}
+
+impl FoundHeader {
+    /// `None` where `text` is no session header.
+    pub(crate) fn parse(text: &str, path: &Path) -> Option<Self> {
+        let fields = Fields::parse(text)?;
+        if fields.get_str("type")? != "session" {
+            return None;
+        }
+        let mut header = SessionHeader::from_file_name(path);
+        if let Some(id) = fields.get_str("id") {
+            header.id = id;
+        }
+        if let Some(time) = fields.get_str("timestamp").and_then(|text| Timestamp::parse(&text)) {
+            header.timestamp = time;
+        }
+        header.cwd = fields.get_str("cwd").unwrap_or_default().into();
+        header.agent_type = fields.get_str("agentType");
+        header.parent_session = fields.get_str("parentSession");
+        let version = fields.get("version").and_then(|text| text.parse().ok()).unwrap_or(1);
+        Some(Self { header, version })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn lines_are_those_of_the_format() {
+        for line in [
+            r#"{"type":"session","version":3,"id":"uuid","timestamp":"2024-12-03T14:00:00.000Z","cwd":"/path/to/project"}"#,
+            r#"{"type":"session","version":3,"id":"uuid","timestamp":"2024-12-03T14:00:00.000Z","cwd":"/path/to/project","parentSession":"/path/to/original/session.jsonl"}"#,
+            r#"{"type":"session","version":3,"id":"uuid","timestamp":"2024-12-03T14:00:00.000Z","cwd":"/path/to/project","agentType":"feature-dev","parentSession":"/path/to/parent/session.jsonl"}"#,
+        ] {
+            let found = FoundHeader::parse(line, Path::new("x.jsonl")).unwrap();
+            assert_eq!(found.version, 3);
+            assert_eq!(found.header.to_line().unwrap(), format!("{line}\n"));
+            assert_eq!(found.header.file_name(), "2024-12-03T14-00-00-000Z_uuid.jsonl");
+        }
+    }
+
+    #[test]
+    fn file_names_tell_id_and_time() {
+        let header = SessionHeader::new(Path::new("/x"), SessionOptions::default());
+        let back = SessionHeader::from_file_name(Path::new(&header.file_name()));
+        assert_eq!((back.id, back.timestamp), (header.id, header.timestamp));
+        SessionHeader::from_file_name(Path::new("notes"));
+        SessionHeader::from_file_name(Path::new("aTbZ_c.jsonl"));
+    }
+}

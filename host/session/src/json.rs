@@ -1,0 +1,149 @@
+//! JSON text handled without interpreting it: fields in their order and with
+//! their values verbatim, so that rewriting loses nothing.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// The fields of one object.
+#[derive(Debug)]
+pub(crate) struct Fields<'a>(pub(crate) Vec<(Cow<'a, str>, Cow<'a, str>)>);
+
+impl<'a> Fields<'a> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The value as JSON text; of a repeated field the last, as JavaScript takes it.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().rfind(|(key, _)| key == name).map(|(_, value)| value.as_ref())
+    }
+
+    /// The value of a field that holds a JSON string.
+    pub(crate) fn get_str(&self, name: &str) -> Option<String> {
+        serde_json::from_str(self.get(name)?).ok()
+    }
+
+    /// Replaces the value (JSON text), or inserts it at `index`.
+    pub(crate) fn set(&mut self, index: usize, name: &'static str, value: String) {
+        match self.0.iter_mut().rfind(|(key, _)| key == name) {
+            Some((_, old)) => *old = value.into(),
+            None => {
+                self.0.insert(index.min(self.0.len()), (name.into(), value.into()));
+            }
+        }
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.0.retain(|(key, _)| key != name);
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut text = String::from("{");
+        for (index, (key, value)) in self.0.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push_str(&quote(key));
+            text.push(':');
+            text.push_str(value);
+        }
+        text.push('}');
+        text
+    }
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct FieldsVisitor;
+        impl<'de> Visitor<'de> for FieldsVisitor {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    fields.push((Cow::Owned(key), Cow::Borrowed(value.get())));
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(FieldsVisitor)
+    }
+}
+
+/// `text` as a JSON string.
+pub(crate) fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Replaces each `\uXXXX` escape of half a surrogate pair, which JavaScript writes
+/// where it cuts a text inside a character, by the replacement character.
+/// `None` where there is none.
+pub(crate) fn replace_lone_surrogates(text: &str) -> Option<String> {
+    let code = |at: usize| {
+        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let mut out = String::new();
+    let mut copied = 0;
+    let mut at = 0;
+    while let Some(offset) = text[at..].find('\\') {
+        at += offset;
+        match code(at) {
+            Some(0xD800..=0xDBFF) if matches!(code(at + 6), Some(0xDC00..=0xDFFF)) => at += 12,
+            Some(0xD800..=0xDFFF) => {
+                out.push_str(&text[copied..at]);
+                out.push_str("\\ufffd");
+                at += 6;
+                copied = at;
+            }
+            Some(_) => at += 6,
+            // A two-character escape. The second may be the first byte of damaged text.
+            None => at += 1 + text[at + 1..].chars().next().map_or(0, char::len_utf8),
+        }
+    }
+    if copied == 0 {
+        return None;
+    }
+    out.push_str(&text[copied..]);
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn fields_are_verbatim() {
+        let text = r#"{"a":0.000009,"b\n":{"x":[1.0, 2]},"c":123456789012345678901}"#;
+        let mut fields = Fields::parse(text).unwrap();
+        assert_eq!(fields.to_text(), text);
+        fields.set(0, "a", "1".to_owned());
+        fields.set(1, "id", quote("x\"y"));
+        fields.remove("c");
+        assert_eq!(fields.to_text(), r#"{"a":1,"id":"x\"y","b\n":{"x":[1.0, 2]}}"#);
+        assert!(Fields::parse("[1]").is_none());
+    }
+
+    #[test]
+    fn lone_surrogates() {
+        for (text, expected) in [
+            (r"plain \n \\ud83d", None),
+            (r"pair \ud83d\ude00 \u00e9", None),
+            (r"cut \ud83d", Some(r"cut \ufffd")),
+            (r"cut \ud83d\ud83d\ude00 \ude00x", Some(r"cut \ufffd\ud83d\ude00 \ufffdx")),
+            (r"end \", None),
+            (r"end \u12", None),
+            ("odd \\é \\ud800", Some("odd \\é \\ufffd")),
+        ] {
+            assert_eq!(replace_lone_surrogates(text).as_deref(), expected, "{text}");
+        }
+    }
+}

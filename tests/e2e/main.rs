@@ -1,0 +1,4 @@
+//! End-to-end tests: each runs the real binary over real pipes.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod protocol;
