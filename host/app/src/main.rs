@@ -1,1 +1,80 @@
-fn main() {}
+//! The binary: command line, wiring, one module per mode, and the funnel that
+//! turns errors into exit codes.
+//!
+//! Exit codes: 0 done; 1 the run or the start failed; 2 the command line is wrong;
+//! 128 + N ended by signal N.
+
+mod cli;
+mod dialogs;
+mod front;
+mod modes;
+mod prompt_files;
+mod report;
+mod signals;
+mod stdin;
+mod stdout;
+mod trust;
+mod updates;
+mod wiring;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command, Mode};
+
+/// Its small allocations are what a run is made of.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let (args, unknown) = cli::without_unknown_no_flags(std::env::args_os());
+    let cli = Cli::parse_from(args);
+    for flag in unknown {
+        report::warning(format_args!("unknown option {flag} is ignored"));
+    }
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            report::error(format_args!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let args = match cli.command {
+        Some(Command::Trust(args)) => return trust::trust(&args),
+        Some(Command::Untrust(args)) => return trust::untrust(&args),
+        None => cli.run,
+    };
+    let mode = match args.mode {
+        Some(mode) => mode,
+        None if args.print || !args.messages.is_empty() => Mode::Text,
+        None => {
+            report::error(
+                "nothing to do: give a prompt (wharf -p \"...\"), or --mode rpc to drive wharf from a program; see --help",
+            );
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(worker_threads())
+        .enable_all()
+        .build()?;
+    let code = runtime.block_on(async {
+        match mode {
+            Mode::Rpc => modes::rpc::run(args).await,
+            Mode::Json => modes::once::json(args).await,
+            Mode::Text => modes::once::text(args).await,
+        }
+    });
+    // A guest that loops or a compile under way must not hold the exit.
+    runtime.shutdown_background();
+    code
+}
+
+/// At least two, so that a guest which loops never holds the only worker.
+fn worker_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8)
+}

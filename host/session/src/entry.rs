@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
@@ -387,6 +387,15 @@ impl EntryBase {
     pub(crate) fn into_loaded(self, entry_type: EntryType, json: Slice) -> Entry {
         let Self { id, parent_id, timestamp } = self;
         Entry { id, parent_id, timestamp, entry_type, json, kind: OnceLock::new() }
+    }
+}
+
+/// As it stands in the file.
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serde_json::from_str::<&RawValue>(self.json())
+            .map_err(serde::ser::Error::custom)?
+            .serialize(serializer)
     }
 }
 

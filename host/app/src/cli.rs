@@ -1,0 +1,174 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use wharf_protocol::ThinkingLevel;
+
+/// A coding agent whose extensions are sandboxed WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "wharf", version, args_conflicts_with_subcommands = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Trust a project directory: its extensions, skills, prompts and settings take effect
+    Trust(ProjectArgs),
+    /// Take that trust back
+    Untrust(ProjectArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProjectArgs {
+    /// The project's directory
+    #[arg(default_value = ".")]
+    pub(crate) dir: PathBuf,
+    /// Where settings, sessions, extensions and trust are kept [default: ~/.wharf/agent]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) agent_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// JSONL commands on stdin, responses and events on stdout
+    Rpc,
+    /// One prompt, its events as JSON lines
+    Json,
+    /// One prompt, the answer as text
+    Text,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UiForm {
+    /// Updates without the whole message in each
+    Dashboard,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// How to talk to whoever started wharf
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// Answer one prompt as text and exit
+    #[arg(short = 'p', long)]
+    pub(crate) print: bool,
+    /// Provider of the model
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Option<String>,
+    /// Model, as [provider/]pattern[:thinking]; scripted/demo needs no key
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) model: Option<String>,
+    /// off, minimal, low, medium, high or xhigh
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) thinking: Option<ThinkingLevel>,
+    /// Keep no session file
+    #[arg(long)]
+    pub(crate) no_session: bool,
+    /// Reopen a session file
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_session", "continue_last"])]
+    pub(crate) session: Option<PathBuf>,
+    /// Keep session files directly in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) session_dir: Option<PathBuf>,
+    /// Reopen the last session of this directory
+    #[arg(short = 'c', long = "continue", conflicts_with = "no_session")]
+    pub(crate) continue_last: bool,
+    /// Header field of a new session: the file it came from
+    #[arg(long, value_name = "FILE")]
+    pub(crate) parent_session: Option<String>,
+    /// Header field of a new session: the kind of agent
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent_type: Option<String>,
+    /// Load this extension too: a .wasm file, or a folder with extension.wasm (repeatable)
+    #[arg(short = 'e', long = "extension", value_name = "PATH")]
+    pub(crate) extensions: Vec<PathBuf>,
+    /// Load no extension but those of -e
+    #[arg(long)]
+    pub(crate) no_extensions: bool,
+    /// Load this skill too (repeatable)
+    #[arg(long = "skill", value_name = "PATH")]
+    pub(crate) skills: Vec<PathBuf>,
+    /// Load no skill but those of --skill
+    #[arg(long)]
+    pub(crate) no_skills: bool,
+    /// Load this prompt template too (repeatable)
+    #[arg(long = "prompt-template", value_name = "PATH")]
+    pub(crate) prompt_templates: Vec<PathBuf>,
+    /// Load no prompt template but those of --prompt-template
+    #[arg(long)]
+    pub(crate) no_prompt_templates: bool,
+    /// The built-in tools to offer, separated by commas
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "no_tools")]
+    pub(crate) tools: Option<Vec<String>>,
+    /// Offer no built-in tool
+    #[arg(long)]
+    pub(crate) no_tools: bool,
+    /// Replace the system prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system_prompt: Option<String>,
+    /// Add to the system prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) append_system_prompt: Option<String>,
+    /// Trust this project directory for this run only
+    #[arg(long)]
+    pub(crate) trust_project: bool,
+    /// dashboard: message updates without the whole message in each
+    #[arg(long, value_enum)]
+    pub(crate) ui: Option<UiForm>,
+    /// Where settings, sessions, extensions and trust are kept [default: ~/.wharf/agent]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) agent_dir: Option<PathBuf>,
+    /// The prompts, one after the other; @FILE puts a file into the first
+    #[arg(value_name = "MESSAGE")]
+    pub(crate) messages: Vec<String>,
+}
+
+/// The arguments, and the `--no-...` flags that this version does not know.
+/// Clients pass flags that they think every agent has; what they want switched off
+/// is not there to begin with.
+pub(crate) fn without_unknown_no_flags(
+    args: impl IntoIterator<Item = OsString>,
+) -> (Vec<OsString>, Vec<String>) {
+    let command = Cli::command();
+    let known = |flag: &str| {
+        command.get_arguments().any(|arg| arg.get_long().is_some_and(|long| long == flag))
+    };
+    let (mut kept, mut unknown) = (Vec::new(), Vec::new());
+    let mut only_messages = false;
+    for arg in args {
+        match arg.to_str() {
+            Some("--") => only_messages = true,
+            Some(text) if !only_messages && text.starts_with("--no-") && !known(&text[2..]) => {
+                unknown.push(text.to_owned());
+                continue;
+            }
+            _ => {}
+        }
+        kept.push(arg);
+    }
+    (kept, unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn unknown_no_flags_are_dropped_and_told() {
+        let args = ["wharf", "--no-themes", "--no-session", "-p", "--", "--no-way"];
+        let (kept, unknown) = without_unknown_no_flags(args.map(OsString::from));
+        assert_eq!(kept, ["wharf", "--no-session", "-p", "--", "--no-way"]);
+        assert_eq!(unknown, ["--no-themes"]);
+    }
+}

@@ -1,0 +1,4 @@
+//! One module per mode.
+
+pub(crate) mod once;
+pub(crate) mod rpc;

@@ -1,0 +1,275 @@
+//! One-shot runs: `--mode json` prints every event, `-p` only the answer. Nobody
+//! can be asked in either.
+
+use std::io::{IsTerminal as _, Read as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::sync::mpsc;
+use wharf_agent::hooks::{CommandLookup, Hooks, InputSource};
+use wharf_agent::output::AgentOutput;
+use wharf_agent::ui::NoUi;
+use wharf_agent::{Accepted, Agent, InputKind, Submission};
+use wharf_protocol::{AgentMessage, Event, ImageContent, StopReason};
+
+use crate::cli::{RunArgs, UiForm};
+use crate::front::{Front, Wakeup};
+use crate::prompt_files::{self, Prompts};
+use crate::signals::Signals;
+use crate::stdout::Stdout;
+use crate::updates::{UpdateForm, Updates};
+use crate::wiring::{self, Wired};
+use crate::report;
+
+/// How long a reader that does not read may hold the exit.
+const FLUSH_GRACE: Duration = Duration::from_secs(30);
+
+/// The same after a signal, and what aborting gets then.
+const SIGNAL_GRACE: Duration = Duration::from_millis(250);
+
+pub(crate) async fn json(args: RunArgs) -> anyhow::Result<ExitCode> {
+    let form = match args.ui {
+        Some(UiForm::Dashboard) => UpdateForm::Lean,
+        None => UpdateForm::Full,
+    };
+    let printer = Printer::Json { updates: Box::new(Updates::new(form)), ended: false };
+    Once::run(args, printer).await
+}
+
+pub(crate) async fn text(args: RunArgs) -> anyhow::Result<ExitCode> {
+    Once::run(args, Printer::Text { failure: None, answer: None }).await
+}
+
+/// What of a run is printed.
+enum Printer {
+    Json {
+        updates: Box<Updates>,
+        /// The last line so far was an `agent_end`.
+        ended: bool,
+    },
+    Text {
+        /// Why the last run gave no answer.
+        failure: Option<String>,
+        answer: Option<String>,
+    },
+}
+
+struct Once {
+    agent: Agent,
+    hooks: Arc<dyn Hooks>,
+    wakeups: mpsc::Receiver<Wakeup>,
+    front: Front,
+    out: Stdout,
+    printer: Printer,
+    failed: bool,
+}
+
+impl Once {
+    async fn run(mut args: RunArgs, printer: Printer) -> anyhow::Result<ExitCode> {
+        let mut signals = Signals::listen()?;
+        let prompts = prompts(std::mem::take(&mut args.messages))?;
+        let out = Stdout::start()?;
+        let (front, wakeups) = Front::new();
+        let Wired { agent, hooks, .. } = wiring::build(args, Arc::new(NoUi), &front).await?;
+        let mut once = Self { agent, hooks, wakeups, front, out, printer, failed: false };
+        if let Printer::Json { .. } = once.printer {
+            once.out.json(once.agent.session().header());
+        }
+        let code = tokio::select! {
+            () = once.serve(prompts) => None,
+            code = signals.received() => Some(code),
+        };
+        Ok(once.end(code).await)
+    }
+
+    async fn serve(&mut self, prompts: Prompts) {
+        let mut images = prompts.images;
+        for text in prompts.texts {
+            if let Err(problem) = self.prompt(text, std::mem::take(&mut images)).await {
+                self.failed = true;
+                report::error(problem);
+                break;
+            }
+        }
+    }
+
+    /// Serves one prompt to its end.
+    async fn prompt(&mut self, text: String, images: Vec<ImageContent>) -> Result<(), String> {
+        // A command's name is known once its extension has registered; a run waits
+        // for all of them anyway.
+        let hooks = Arc::clone(&self.hooks);
+        self.print_until(async move { hooks.ready().await }).await;
+        if let Some(rest) = text.strip_prefix('/') {
+            let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            if self.hooks.find_command(name) == CommandLookup::Found {
+                let running =
+                    self.hooks.run_command(name.to_owned(), arguments.trim().to_owned());
+                let agent = self.agent.clone();
+                self.print_until(async move {
+                    running.await;
+                    agent.wait_idle().await;
+                })
+                .await;
+                return Ok(());
+            }
+        }
+        let submission = Submission {
+            text,
+            images,
+            kind: InputKind::Prompt { streaming_behavior: None },
+            source: InputSource::Interactive,
+        };
+        let accepted = self.agent.submit(submission).map_err(|error| error.to_string())?;
+        let agent = self.agent.clone();
+        let verdict = self
+            .print_until(async move {
+                let verdict = match accepted {
+                    Accepted::Now => Ok(()),
+                    Accepted::Later(verdict) => verdict.await.unwrap_or(Ok(())),
+                };
+                agent.wait_idle().await;
+                verdict
+            })
+            .await;
+        verdict.map_err(|error| error.to_string())
+    }
+
+    /// Prints what happens until `work` is done, and what had happened by then.
+    async fn print_until<T>(&mut self, work: impl Future<Output = T>) -> T {
+        tokio::pin!(work);
+        let result = loop {
+            let due = match &self.printer {
+                Printer::Json { updates, .. } => updates.due(),
+                Printer::Text { .. } => None,
+            };
+            let room = self.out.has_room() || self.out.is_closed();
+            tokio::select! {
+                biased;
+                Some(wakeup) = self.wakeups.recv(), if room => self.wakeup(wakeup),
+                () = self.out.changed(), if !room => {}
+                () = sleep_until(due), if due.is_some() && room => {
+                    if let Printer::Json { updates, .. } = &mut self.printer {
+                        updates.flush(&self.out);
+                    }
+                }
+                result = &mut work => break result,
+            }
+        };
+        while let Ok(wakeup) = self.wakeups.try_recv() {
+            self.wakeup(wakeup);
+        }
+        result
+    }
+
+    fn wakeup(&mut self, wakeup: Wakeup) {
+        let Wakeup::Output(output) = wakeup else { return };
+        match output {
+            AgentOutput::Event(event) => self.event(&event),
+            AgentOutput::Delta(delta) => {
+                if let Printer::Json { updates, .. } = &mut self.printer {
+                    updates.delta(delta, &self.out);
+                }
+            }
+            AgentOutput::Barrier(written) => self.out.barrier(written),
+            AgentOutput::Diagnostic { path, message } => {
+                report::warning(format_args!("{}: {message}", path.display()));
+            }
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        match &mut self.printer {
+            Printer::Json { updates, ended } => {
+                *ended = matches!(event, Event::AgentEnd { .. });
+                updates.event(event, &self.out);
+            }
+            Printer::Text { failure, answer } => match event {
+                Event::MessageEnd { message } => {
+                    if let AgentMessage::Assistant(assistant) = message.as_ref() {
+                        *answer = Some(assistant.text());
+                        *failure = matches!(
+                            assistant.stop_reason,
+                            StopReason::Error | StopReason::Aborted | StopReason::Length
+                        )
+                        .then(|| {
+                            assistant.error_message.clone().unwrap_or_else(|| {
+                                "the answer was cut off at the model's token limit".to_owned()
+                            })
+                        });
+                    }
+                }
+                Event::AgentEnd { .. } => {
+                    if let Some(answer) = answer.take().filter(|answer| !answer.is_empty()) {
+                        self.out.raw(format!("{answer}\n").into_bytes());
+                    }
+                    if let Some(failure) = failure.take() {
+                        self.failed = true;
+                        report::error(failure);
+                    }
+                }
+                Event::ExtensionError { extension_path, event, error } => {
+                    report::warning(format_args!("extension {extension_path} ({event}): {error}"));
+                }
+                _ => {}
+            },
+        }
+    }
+
+    /// Stops extensions, makes the last line an `agent_end`, and flushes.
+    async fn end(mut self, signal: Option<u8>) -> ExitCode {
+        let (agent, hooks) = (self.agent.clone(), Arc::clone(&self.hooks));
+        let limit = if signal.is_some() { SIGNAL_GRACE } else { FLUSH_GRACE };
+        self.print_until(async move {
+            if signal.is_some() {
+                agent.abort();
+                // Past the limit the process ends without waiting for the run.
+                let _ = tokio::time::timeout(SIGNAL_GRACE, agent.wait_idle()).await;
+                let _ = tokio::time::timeout(SIGNAL_GRACE, hooks.shutdown()).await;
+            } else {
+                hooks.shutdown().await;
+            }
+        })
+        .await;
+        if let Printer::Json { ended: false, .. } = self.printer {
+            self.event(&Event::AgentEnd { messages: Vec::new() });
+        }
+        if let Err(error) = self.agent.session().flush().await {
+            self.failed = true;
+            report::error(error);
+        }
+        drop(self.front);
+        self.out.finish(limit);
+        match signal {
+            Some(code) => ExitCode::from(code),
+            None if self.failed => ExitCode::FAILURE,
+            None => ExitCode::SUCCESS,
+        }
+    }
+}
+
+/// The prompts of the command line or, where it has none, standard input.
+fn prompts(arguments: Vec<String>) -> anyhow::Result<Prompts> {
+    let mut prompts = prompt_files::read(arguments)?;
+    if prompts.texts.is_empty() && !std::io::stdin().is_terminal() {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("failed to read the prompt from standard input")?;
+        if !text.trim().is_empty() {
+            prompts.texts.push(text);
+        }
+    }
+    anyhow::ensure!(
+        !prompts.texts.is_empty(),
+        "no prompt: give it as an argument or on standard input"
+    );
+    Ok(prompts)
+}
+
+async fn sleep_until(due: Option<std::time::Instant>) {
+    if let Some(due) = due {
+        tokio::time::sleep_until(due.into()).await;
+    }
+}

@@ -1,0 +1,215 @@
+//! What each command does. The match has no wildcard: a new command in the
+//! protocol's table is a compile error here.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use wharf_agent::hooks::{CommandLookup, InputSource};
+use wharf_agent::{Accepted, InputKind, NewSession, Submission, SubmitError};
+use wharf_protocol::command::PromptImage;
+use wharf_protocol::{ImageContent, Response, RpcCommand};
+
+use super::{Rpc, listing};
+use crate::front::Wakeup;
+
+impl Rpc {
+    pub(super) fn command(&mut self, id: Option<Value>, command: RpcCommand) {
+        if self.must_wait_for_switch(&command) {
+            self.waiting_for_switch.push_back((id, command));
+            return;
+        }
+        let name = command.name();
+        match command {
+            RpcCommand::Prompt(_) | RpcCommand::Steer(_) | RpcCommand::FollowUp(_) => {
+                self.message(id, command);
+            }
+            RpcCommand::Abort(_) => {
+                for handled in self.dialogs.cancel_all() {
+                    self.updates.event(&handled, &self.out);
+                }
+                self.agent.abort();
+                self.respond(&Response::success(id, name));
+            }
+            RpcCommand::NewSession(params) => {
+                let agent = self.agent.clone();
+                let options = NewSession { parent_session: params.parent_session };
+                self.switch(async move {
+                    let cancelled = agent.new_session(options).await;
+                    Response::with_data(id, name, &json!({ "cancelled": cancelled }))
+                });
+            }
+            RpcCommand::SwitchSession(params) => {
+                let agent = self.agent.clone();
+                self.switch(async move {
+                    match agent.switch_session(&PathBuf::from(params.session_path)).await {
+                        Ok(cancelled) => {
+                            Response::with_data(id, name, &json!({ "cancelled": cancelled }))
+                        }
+                        Err(error) => Response::failure(id, name, error.to_string()),
+                    }
+                });
+            }
+            RpcCommand::GetState(_) => {
+                self.respond(&Response::with_data(id, name, &self.agent.snapshot()));
+            }
+            RpcCommand::GetMessages(_) => {
+                let data = listing::Messages { messages: self.agent.messages() };
+                self.respond(&Response::with_data(id, name, &data));
+            }
+            RpcCommand::GetCommands(_) => {
+                // Names of extensions that still load are not known yet.
+                let (agent, hooks) = (self.agent.clone(), Arc::clone(&self.hooks));
+                self.later(async move {
+                    hooks.ready().await;
+                    Response::with_data(id, name, &listing::commands(&agent))
+                });
+            }
+            RpcCommand::GetPendingMessages(_) => {
+                self.respond(&Response::with_data(id, name, &self.agent.pending_messages()));
+            }
+            RpcCommand::ClearPendingMessages(_) => {
+                self.respond(&Response::with_data(id, name, &self.agent.clear_pending_messages()));
+            }
+            RpcCommand::SetSessionName(params) => {
+                let agent = self.agent.clone();
+                self.later(async move {
+                    match agent.set_session_name(&params.name).await {
+                        Ok(()) => Response::success(id, name),
+                        Err(error) => Response::failure(id, name, error.to_string()),
+                    }
+                });
+            }
+            RpcCommand::GetLastAssistantText(_) => {
+                let text = self.agent.last_assistant_text();
+                self.respond(&Response::with_data(id, name, &json!({ "text": text })));
+            }
+            RpcCommand::GetVersion(_) => {
+                let version = env!("CARGO_PKG_VERSION");
+                self.respond(&Response::with_data(id, name, &json!({ "version": version })));
+            }
+        }
+    }
+
+    /// A message written after a switch is meant for the new session, also in the
+    /// same write. An extension's command runs at once: it may be what the person
+    /// answers the switch's dialog with.
+    fn must_wait_for_switch(&self, command: &RpcCommand) -> bool {
+        if !self.switching {
+            return false;
+        }
+        match command {
+            RpcCommand::Prompt(params) => self.lookup(&params.message).is_none(),
+            RpcCommand::Steer(_)
+            | RpcCommand::FollowUp(_)
+            | RpcCommand::NewSession(_)
+            | RpcCommand::SwitchSession(_)
+            | RpcCommand::SetSessionName(_) => true,
+            RpcCommand::Abort(_)
+            | RpcCommand::GetState(_)
+            | RpcCommand::GetMessages(_)
+            | RpcCommand::GetCommands(_)
+            | RpcCommand::GetPendingMessages(_)
+            | RpcCommand::ClearPendingMessages(_)
+            | RpcCommand::GetLastAssistantText(_)
+            | RpcCommand::GetVersion(_) => false,
+        }
+    }
+
+    /// The extension command that a message calls, with its arguments; none for a
+    /// message to the model.
+    fn lookup(&self, message: &str) -> Option<(CommandLookup, String, String)> {
+        let rest = message.strip_prefix('/')?;
+        let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        match self.hooks.find_command(name) {
+            CommandLookup::Unknown => None,
+            found => Some((found, name.to_owned(), arguments.trim().to_owned())),
+        }
+    }
+
+    /// `prompt`, `steer` and `follow_up`.
+    fn message(&mut self, id: Option<Value>, command: RpcCommand) {
+        let name = command.name();
+        let (text, images, kind) = match &command {
+            RpcCommand::Prompt(params) => (
+                &params.message,
+                &params.images,
+                InputKind::Prompt { streaming_behavior: params.streaming_behavior },
+            ),
+            RpcCommand::Steer(params) => (&params.message, &params.images, InputKind::Steer),
+            RpcCommand::FollowUp(params) => (&params.message, &params.images, InputKind::FollowUp),
+            _ => return,
+        };
+        match self.lookup(text) {
+            Some((CommandLookup::Loading, _, _)) => {
+                self.waiting_for_commands.push_back((id, command));
+                return;
+            }
+            Some((_, called, arguments)) if name == "prompt" => {
+                self.respond(&Response::success(id, name));
+                self.run_extension_command(called, arguments);
+                return;
+            }
+            Some((_, called, _)) => {
+                let error = format!(
+                    "Extension command \"/{called}\" cannot be queued. Send it with the prompt command, which runs it at once."
+                );
+                self.respond(&Response::failure(id, name, error));
+                return;
+            }
+            None => {}
+        }
+        let submission = Submission {
+            text: text.clone(),
+            images: images.iter().flatten().map(image).collect(),
+            kind,
+            source: InputSource::Rpc,
+        };
+        let answer = move |id, result: Result<(), SubmitError>| match result {
+            Ok(()) => Response::success(id, name),
+            Err(error) => Response::failure(id, name, error.to_string()),
+        };
+        match self.agent.submit(submission) {
+            Ok(Accepted::Now) => self.respond(&answer(id, Ok(()))),
+            Ok(Accepted::Later(verdict)) => self.later(async move {
+                // The agent answers every input that it took in.
+                answer(id, verdict.await.unwrap_or(Err(SubmitError::NoModel)))
+            }),
+            Err(error) => self.respond(&answer(id, Err(error))),
+        }
+    }
+
+    fn run_extension_command(&mut self, name: String, arguments: String) {
+        self.running_commands += 1;
+        let running = self.hooks.run_command(name, arguments);
+        let front = self.front.clone();
+        tokio::spawn(async move {
+            running.await;
+            front.wake(Wakeup::CommandDone).await;
+        });
+    }
+
+    /// Answers when `response` is ready; the loop goes on meanwhile.
+    fn later(&mut self, response: impl Future<Output = Response> + Send + 'static) {
+        self.deferred += 1;
+        let front = self.front.clone();
+        tokio::spawn(async move {
+            let response = response.await;
+            front.wake(Wakeup::Response(response)).await;
+        });
+    }
+
+    fn switch(&mut self, response: impl Future<Output = Response> + Send + 'static) {
+        self.deferred += 1;
+        self.switching = true;
+        let front = self.front.clone();
+        tokio::spawn(async move {
+            let response = response.await;
+            front.wake(Wakeup::Switched(response)).await;
+        });
+    }
+}
+
+fn image(image: &PromptImage) -> ImageContent {
+    image.0.clone()
+}

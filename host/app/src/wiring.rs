@@ -1,0 +1,273 @@
+//! Puts the parts together: directories, trust, settings, resources, models, the
+//! session, the extensions, the agent.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::sync::watch;
+use wharf_agent::hooks::Hooks;
+use wharf_agent::host_api::HostApi;
+use wharf_agent::resources::{AgentDir, ResourceOptions, Resources, Settings, TrustStore, dirs};
+use wharf_agent::tool::Tool;
+use wharf_agent::tools::{ToolOptions, builtin_tools};
+use wharf_agent::ui::Ui;
+use wharf_agent::{Agent, AgentOptions};
+use wharf_extensions::{
+    ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Severity, Sources,
+};
+use wharf_provider::{ModelChoice, Registry};
+use wharf_session::{Session, SessionDir, SessionOptions};
+
+use crate::cli::RunArgs;
+use crate::front::Front;
+use crate::report;
+
+/// A run's parts, as the modes use them.
+pub(crate) struct Wired {
+    pub(crate) agent: Agent,
+    pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) registered: Registered,
+}
+
+/// Tells when another extension has registered or failed.
+#[derive(Debug)]
+pub(crate) struct Registered(watch::Receiver<u64>);
+
+impl Registered {
+    pub(crate) async fn changed(&mut self) {
+        // The extension host lives as long as the run; if it is gone, nothing
+        // changes any more.
+        if self.0.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The agent directory that a run uses.
+pub(crate) fn agent_dir(explicit: Option<&Path>) -> anyhow::Result<AgentDir> {
+    let cwd = std::env::current_dir().context("the working directory cannot be read")?;
+    AgentDir::resolve(explicit, &cwd, |name| std::env::var_os(name))
+        .context("no agent directory: set HOME or WHARF_AGENT_DIR, or pass --agent-dir DIR")
+}
+
+pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyhow::Result<Wired> {
+    let cwd = std::env::current_dir().context("the working directory cannot be read")?;
+    let home = dirs::home_dir(|name| std::env::var_os(name));
+    let agent_dir = agent_dir(args.agent_dir.as_deref())?;
+    let trusted = args.trust_project || is_trusted(&agent_dir, &cwd, front);
+    let resources = Resources::load(ResourceOptions {
+        trusted,
+        skill_paths: args.skills.clone(),
+        template_paths: args.prompt_templates.clone(),
+        no_skills: args.no_skills,
+        no_prompt_templates: args.no_prompt_templates,
+        system_prompt: args.system_prompt.clone(),
+        append_system_prompt: args.append_system_prompt.clone(),
+        ..ResourceOptions::new(agent_dir.clone(), home.clone(), cwd.clone())
+    });
+    for diagnostic in &resources.diagnostics {
+        tell(front, &diagnostic.path, &diagnostic.message);
+    }
+    let (registry, choice) = model(&args, &agent_dir, &resources.settings, front)?;
+    let place = Place { cwd: &cwd, home: home.as_deref(), agent_dir: &agent_dir };
+    let (session, session_dir) = session(&args, &place, &resources.settings)?;
+    let all_tools = builtin_tools(ToolOptions {
+        shell_path: resources.settings.shell_path.clone(),
+        shell_command_prefix: resources.settings.shell_command_prefix.clone(),
+        home: home.clone(),
+    });
+    let tools = chosen_tools(&args, all_tools)?;
+    let host = ExtensionHost::start(ExtensionHostOptions {
+        sources: sources(&args, &place, &resources.settings, trusted),
+        cache_dir: agent_dir.cache().join("components"),
+        log_file: agent_dir.log_file(),
+        cwd: cwd.clone(),
+        limits: limits(&resources.settings),
+        built_in_tools: tools.iter().map(|tool| tool.spec().name.clone()).collect(),
+        ui,
+        reporter: Arc::new(FrontReporter(front.clone())),
+        runtime: tokio::runtime::Handle::current(),
+    });
+    let registered = Registered(host.settled());
+    let thinking_level = args
+        .thinking
+        .or_else(|| choice.as_ref().and_then(|choice| choice.thinking_level))
+        .or(resources.settings.default_thinking_level);
+    let agent = Agent::new(AgentOptions {
+        hooks: Arc::clone(&host) as _,
+        outlet: Arc::new(front.clone()),
+        registry,
+        tools,
+        cwd,
+        session: session.clone(),
+        session_dir,
+        model: choice.map(|choice| choice.model),
+        thinking_level,
+        steering_mode: resources.settings.steering_mode,
+        follow_up_mode: resources.settings.follow_up_mode,
+        resources,
+    });
+    host.attach(Arc::new(agent.clone()) as Arc<dyn HostApi>);
+    agent.report_warnings(&session).await;
+    Ok(Wired { agent, hooks: host, registered })
+}
+
+/// What a person and an RPC client are told of a problem that stops nothing.
+fn tell(front: &Front, path: &Path, message: &str) {
+    report::warning(format_args!("{}: {message}", path.display()));
+    front.extension_error(path.to_owned(), "load", message.to_owned());
+}
+
+/// Where a run takes place.
+struct Place<'a> {
+    cwd: &'a Path,
+    home: Option<&'a Path>,
+    agent_dir: &'a AgentDir,
+}
+
+fn is_trusted(agent_dir: &AgentDir, cwd: &Path, front: &Front) -> bool {
+    let file = agent_dir.trust_file();
+    match TrustStore::load(&file) {
+        Ok(store) => store.is_trusted(cwd),
+        Err(error) => {
+            tell(front, &file, &error.to_string());
+            false
+        }
+    }
+}
+
+/// The models, and the one that was asked for: by flag or, without one, by settings.
+/// A wrong flag is an error; a wrong setting must not keep extensions and their
+/// commands from working.
+fn model(
+    args: &RunArgs,
+    agent_dir: &AgentDir,
+    settings: &Settings,
+    front: &Front,
+) -> anyhow::Result<(Registry, Option<ModelChoice>)> {
+    let mut registry = Registry::builtin();
+    let file = agent_dir.models_file();
+    if let Err(error) = registry.load_models_file(&file) {
+        tell(front, &file, &error.to_string());
+    }
+    if let Some(pattern) = &args.model {
+        let choice = registry.resolve(args.provider.as_deref(), pattern)?;
+        return Ok((registry, Some(choice)));
+    }
+    if let Some(provider) = &args.provider {
+        let mut offered = registry.models().iter().filter(|model| model.provider == *provider);
+        let model = offered.next().with_context(|| {
+            format!("provider {provider} has no model here; see models.json, or --model")
+        })?;
+        let choice = ModelChoice { model: model.clone(), thinking_level: None };
+        return Ok((registry, Some(choice)));
+    }
+    let (Some(provider), Some(id)) = (&settings.default_provider, &settings.default_model) else {
+        return Ok((registry, None));
+    };
+    match registry.resolve(Some(provider), id) {
+        Ok(choice) => Ok((registry, Some(choice))),
+        Err(error) => {
+            tell(front, &agent_dir.settings_file(), &format!("defaultModel: {error}"));
+            Ok((registry, None))
+        }
+    }
+}
+
+/// The session to begin with, and where later ones are kept.
+fn session(
+    args: &RunArgs,
+    place: &Place<'_>,
+    settings: &Settings,
+) -> anyhow::Result<(Session, Option<SessionDir>)> {
+    if args.no_session {
+        return Ok((Session::in_memory(place.cwd), None));
+    }
+    let dir = match (&args.session_dir, &settings.session_dir) {
+        (Some(dir), _) | (None, Some(dir)) => {
+            SessionDir::Flat(dirs::resolve_path(dir, place.cwd, place.home))
+        }
+        (None, None) => SessionDir::Nested(place.agent_dir.sessions()),
+    };
+    let session = if let Some(file) = &args.session {
+        Session::open(&dirs::resolve_path(file, place.cwd, place.home))?
+    } else if args.continue_last {
+        Session::continue_recent(&dir, place.cwd)?
+    } else {
+        let options = SessionOptions {
+            agent_type: args.agent_type.clone(),
+            parent_session: args.parent_session.clone(),
+        };
+        Session::create(&dir, place.cwd, options)
+    };
+    Ok((session, Some(dir)))
+}
+
+fn chosen_tools(
+    args: &RunArgs,
+    all: Vec<Arc<dyn Tool>>,
+) -> anyhow::Result<Vec<Arc<dyn Tool>>> {
+    if args.no_tools {
+        return Ok(Vec::new());
+    }
+    let Some(names) = &args.tools else { return Ok(all) };
+    let known: Vec<&str> = all.iter().map(|tool| tool.spec().name.as_str()).collect();
+    for name in names {
+        anyhow::ensure!(
+            known.contains(&name.as_str()),
+            "--tools: there is no built-in tool {name:?}; there are {}",
+            known.join(", ")
+        );
+    }
+    Ok(all.into_iter().filter(|tool| names.contains(&tool.spec().name)).collect())
+}
+
+fn sources(args: &RunArgs, place: &Place<'_>, settings: &Settings, trusted: bool) -> Sources {
+    let explicit = args
+        .extensions
+        .iter()
+        .map(|path| dirs::resolve_path(path, place.cwd, place.home))
+        .collect();
+    if args.no_extensions {
+        return Sources { explicit, ..Sources::default() };
+    }
+    Sources {
+        explicit,
+        settings: settings.extensions.clone(),
+        project_dir: trusted.then(|| place.cwd.join(dirs::PROJECT_DIR).join("extensions")),
+        user_dir: Some(place.agent_dir.extensions()),
+        disabled: settings.disabled_extensions(),
+    }
+}
+
+fn limits(settings: &Settings) -> Limits {
+    let mut limits = Limits::default();
+    let set = settings.extension("*").limits;
+    if let Some(millis) = set.event_budget_ms {
+        limits.event_budget = Duration::from_millis(millis.get());
+    }
+    if let Some(millis) = set.command_budget_ms {
+        limits.call_budget = Duration::from_millis(millis.get());
+    }
+    if let Some(mebibytes) = set.memory_mb {
+        limits.memory_bytes =
+            usize::try_from(mebibytes.get()).unwrap_or(usize::MAX).saturating_mul(1024 * 1024);
+    }
+    limits
+}
+
+/// Makes reports of extensions events, and lines for people.
+#[derive(Debug)]
+struct FrontReporter(Front);
+
+impl Reporter for FrontReporter {
+    fn report(&self, report: Report) {
+        let Report { severity, extension_path, event, error } = report;
+        if event == "load" || event == "register" || severity == Severity::Warning {
+            report::warning(format_args!("{}: {error}", extension_path.display()));
+        }
+        self.0.extension_error(extension_path, &event, error);
+    }
+}

@@ -1,0 +1,139 @@
+//! One call of an export: its parameters, its reply, and how it can fail.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::bindings::types::{
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, Completion, InputDecision, InputEvent,
+    SessionBeforeSwitchEvent, SwitchDecision, ToolCallDecision, ToolCallEvent,
+    ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
+};
+use crate::state::CallKind;
+
+/// Why a call gave no answer. Guests' own errors are values, not among these.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum CallError {
+    /// This call trapped or used up its budget. Has been reported.
+    #[error("{0}")]
+    Trapped(String),
+    /// Another call of the same instance trapped. Has been reported.
+    #[error("it was restarted while this call ran, because another of its calls failed: {0}")]
+    Restarted(String),
+    #[error("the call was cancelled")]
+    Cancelled,
+    #[error("it is disabled after three faults within a minute; reload to try again")]
+    Disabled,
+    #[error("{0} of its calls wait already")]
+    Busy(usize),
+    #[error("the extensions have been stopped")]
+    Stopped,
+    /// Its code could not be loaded or instantiated.
+    #[error("{0}")]
+    Unavailable(String),
+}
+
+impl CallError {
+    /// True when an `extension_error` has told it already, or when there is nothing
+    /// to tell.
+    pub(crate) const fn is_reported(&self) -> bool {
+        match self {
+            Self::Trapped(_) | Self::Restarted(_) | Self::Cancelled | Self::Stopped => true,
+            Self::Disabled | Self::Busy(_) | Self::Unavailable(_) => false,
+        }
+    }
+}
+
+/// The way back to whoever waits for a call. Settles once.
+pub(crate) struct Reply<R>(Mutex<Option<oneshot::Sender<Result<Option<R>, CallError>>>>);
+
+impl<R> Reply<R> {
+    pub(crate) fn new() -> (Arc<Self>, oneshot::Receiver<Result<Option<R>, CallError>>) {
+        let (sender, receiver) = oneshot::channel();
+        (Arc::new(Self(Mutex::new(Some(sender)))), receiver)
+    }
+
+    pub(crate) fn settle(&self, result: Result<Option<R>, CallError>) {
+        let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(sender) = sender {
+            // Whoever asked may have gone.
+            let _ = sender.send(result);
+        }
+    }
+}
+
+impl<R> fmt::Debug for Reply<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Reply")
+    }
+}
+
+/// A reply whatever its type, for the moment when all of them fail.
+pub(crate) trait Fail: Send + Sync + fmt::Debug {
+    fn fail(&self, error: CallError);
+}
+
+impl<R: Send> Fail for Reply<R> {
+    fn fail(&self, error: CallError) {
+        self.settle(Err(error));
+    }
+}
+
+/// What decides how a call is run, whatever it calls.
+#[derive(Debug)]
+pub(crate) struct CallMeta {
+    pub(crate) kind: CallKind,
+    /// `command`, `tool`, or the event's name.
+    pub(crate) event: &'static str,
+    /// Its dialogs settle as cancelled when it fires; the guest goes on.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// A call on its way to an actor.
+#[derive(Debug)]
+pub(crate) struct Call<P, R> {
+    pub(crate) params: P,
+    pub(crate) reply: Arc<Reply<R>>,
+    pub(crate) meta: CallMeta,
+}
+
+/// Every export that the host calls. Events that go to several extensions are
+/// shared; the answer is `None` where the component has no such export.
+#[derive(Debug)]
+pub(crate) enum Request {
+    RunCommand(Call<(String, String), Result<(), String>>),
+    CompleteArgument(Call<(String, String), Vec<Completion>>),
+    ExecuteTool(Call<(ToolInvocation,), Result<ToolOutput, String>>),
+    ToolCall(Call<(Arc<ToolCallEvent>,), Result<ToolCallDecision, String>>),
+    ToolResult(Call<(Arc<ToolResultEvent>,), Result<ToolResultPatch, String>>),
+    Input(Call<(Arc<InputEvent>,), Result<InputDecision, String>>),
+    BeforeAgentStart(Call<(Arc<BeforeAgentStartEvent>,), Result<BeforeAgentStartAnswer, String>>),
+    SessionBeforeSwitch(Call<(Arc<SessionBeforeSwitchEvent>,), Result<SwitchDecision, String>>),
+}
+
+impl<P, R: Send + 'static> Call<P, R> {
+    fn parts(&self) -> (&CallMeta, Arc<dyn Fail>) {
+        (&self.meta, Arc::clone(&self.reply) as Arc<dyn Fail>)
+    }
+}
+
+impl Request {
+    pub(crate) fn parts(&self) -> (&CallMeta, Arc<dyn Fail>) {
+        match self {
+            Self::RunCommand(call) => call.parts(),
+            Self::CompleteArgument(call) => call.parts(),
+            Self::ExecuteTool(call) => call.parts(),
+            Self::ToolCall(call) => call.parts(),
+            Self::ToolResult(call) => call.parts(),
+            Self::Input(call) => call.parts(),
+            Self::BeforeAgentStart(call) => call.parts(),
+            Self::SessionBeforeSwitch(call) => call.parts(),
+        }
+    }
+
+    pub(crate) fn fail(&self, error: CallError) {
+        self.parts().1.fail(error);
+    }
+}

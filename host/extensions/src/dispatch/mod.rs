@@ -1,0 +1,59 @@
+//! How the answers of several extensions combine, one file per event. Handlers run
+//! in load order; each event is made into guest data once for all of them.
+
+mod before_agent_start;
+mod input;
+mod notification;
+mod session_before_switch;
+mod tool_call;
+mod tool_result;
+
+pub(crate) use before_agent_start::before_agent_start;
+pub(crate) use input::input;
+pub(crate) use notification::{MessageUpdateThrottle, event_of, notification};
+pub(crate) use session_before_switch::session_before_switch;
+pub(crate) use tool_call::tool_call;
+pub(crate) use tool_result::tool_result;
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use wharf_agent::hooks::HookEvent;
+
+use crate::call::{Call, CallError, Request};
+use crate::extension::Extension;
+use crate::state::CallKind;
+
+/// One extension's answer to an event whose errors do not stop the run: None when it
+/// has nothing to say. An error has been reported.
+async fn ask<E, R>(
+    extension: &Arc<Extension>,
+    event: HookEvent,
+    wrap: fn(Call<(Arc<E>,), Result<R, String>>) -> Request,
+    data: &Arc<E>,
+    cancel: &CancellationToken,
+) -> Option<R>
+where
+    R: Send + 'static,
+{
+    let waiter = extension.send(wrap, (Arc::clone(data),), CallKind::Event, event.name());
+    match waiter.wait(cancel).await {
+        Ok(None) => None,
+        Ok(Some(Ok(answer))) => Some(answer),
+        Ok(Some(Err(error))) => {
+            extension.report_error(event.name(), &error);
+            None
+        }
+        Err(error) => {
+            report_call_error(extension, event.name(), &error);
+            None
+        }
+    }
+}
+
+/// Reports a call that failed, unless that has been done.
+pub(crate) fn report_call_error(extension: &Extension, event: &str, error: &CallError) {
+    if !error.is_reported() {
+        extension.report_error(event, &error.to_string());
+    }
+}

@@ -1,0 +1,109 @@
+//! The log file: what guests print, and what extensions log. One thread writes
+//! it, so that neither a slow disk nor a chatty guest holds up a runtime thread.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::limits::{MAX_LOG_LINE_BYTES, truncated};
+
+/// Lines that wait for the disk; what comes on top is dropped and counted.
+const QUEUED_LINES: usize = 4_096;
+/// At this size the file becomes `<name>.old` and a new one begins.
+const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+    Stdout,
+    Stderr,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        })
+    }
+}
+
+/// Writes lines to the log; the file is created with the first one.
+#[derive(Debug)]
+pub(crate) struct LogFile {
+    path: PathBuf,
+    lines: OnceLock<Option<SyncSender<Vec<u8>>>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl LogFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, lines: OnceLock::new(), dropped: Arc::default() }
+    }
+
+    pub(crate) fn write(&self, extension: &str, level: Level, text: &str) {
+        let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+        let text = truncated(text.replace(['\n', '\r'], "\\n"), MAX_LOG_LINE_BYTES);
+        let line = format!("{millis} {level} [{extension}] {text}\n").into_bytes();
+        let lines = self.lines.get_or_init(|| {
+            let (sender, receiver) = sync_channel(QUEUED_LINES);
+            let path = self.path.clone();
+            let dropped = Arc::clone(&self.dropped);
+            let spawned = thread::Builder::new()
+                .name("wharf-log".into())
+                .spawn(move || write_lines(&path, &receiver, &dropped));
+            spawned.is_ok().then_some(sender)
+        });
+        if let Some(lines) = lines
+            && lines.try_send(line).is_err()
+        {
+            self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Ends when the sender is gone. A log that cannot be written is not worth a failure.
+fn write_lines(path: &Path, lines: &Receiver<Vec<u8>>, dropped: &AtomicU64) {
+    let mut log = open(path).ok();
+    for line in lines {
+        let lost = dropped.swap(0, Relaxed);
+        let note = if lost > 0 { format!("... {lost} lines dropped\n") } else { String::new() };
+        if let Some((file, size)) = &mut log {
+            let written = file.write_all(&line).and_then(|()| file.write_all(note.as_bytes()));
+            *size += (line.len() + note.len()) as u64;
+            if written.is_err() || *size > MAX_FILE_BYTES {
+                log = rotate(path).ok();
+            }
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let file = OpenOptions::new().create(true).append(true).open(path)?;
+    let size = file.metadata()?.len();
+    Ok((file, size))
+}
+
+fn rotate(path: &Path) -> io::Result<(File, u64)> {
+    let mut old = path.as_os_str().to_owned();
+    old.push(".old");
+    fs::rename(path, old)?;
+    open(path)
+}

@@ -1,0 +1,121 @@
+//! Guests that panic, spin, or take all memory: the host and the other extensions
+//! go on.
+
+use std::time::Duration;
+
+use wharf_agent::hooks::{HookEvent, HookNotification, Hooks, ToolCallVerdict};
+use wharf_extensions::Limits;
+
+use crate::support::{Fixture, Setup, patiently, runs};
+
+fn short_budgets() -> Setup {
+    let budget = Duration::from_millis(300);
+    let limits = Limits { event_budget: budget, call_budget: budget, ..Limits::default() };
+    Setup { limits, ..Setup::default() }
+}
+
+fn reason(verdict: ToolCallVerdict) -> String {
+    match verdict {
+        ToolCallVerdict::Block(reason) => reason,
+        other => panic!("not blocked: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_is_reported_once_with_its_message_and_the_next_call_works() {
+    let fixture = Fixture::new(&["panics"]).await;
+    fixture.command("boom").await;
+    let report = fixture.report().await;
+    assert!(report.starts_with("command: /boom: "), "{report}");
+    assert!(report.contains("boom on purpose"), "{report}");
+    assert!(report.contains("unreachable"), "{report}");
+    assert_eq!(fixture.bash("ls").await, runs("ls"));
+    assert!(fixture.reports.0.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panicking_tool_call_handler_blocks_and_the_third_fault_disables_it() {
+    let fixture = Fixture::new(&["panics", "heartbeat"]).await;
+    for _ in 0..3 {
+        let reason = reason(fixture.bash("PANIC").await);
+        assert!(reason.starts_with("extension panics failed: "), "{reason}");
+        assert!(reason.contains("boom on purpose"), "{reason}");
+        assert!(fixture.report().await.starts_with("tool_call: "));
+    }
+    assert_eq!(
+        fixture.report().await,
+        "load: it is disabled after three faults within a minute; reload to try again"
+    );
+    assert_eq!(
+        reason(fixture.bash("ls").await),
+        "extension panics failed: it is disabled after three faults within a minute; reload to try again"
+    );
+    fixture.command("beat 1").await;
+    assert_eq!(fixture.ui.notified().await, "beat 1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spinning_command_ends_with_its_budget_and_others_go_on_meanwhile() {
+    let budget = Duration::from_secs(2);
+    let limits = Limits { call_budget: budget, ..Limits::default() };
+    let fixture =
+        Fixture::with(&["spins", "heartbeat"], Setup { limits, ..Setup::default() }).await;
+    fixture.command("beat 0").await;
+    assert_eq!(fixture.ui.notified().await, "beat 0");
+    let spinning = tokio::spawn(fixture.start_command("spin"));
+    for n in 1..=20 {
+        fixture.command(&format!("beat {n}")).await;
+        assert_eq!(fixture.ui.notified().await, format!("beat {n}"));
+    }
+    assert!(!spinning.is_finished());
+    assert_eq!(
+        fixture.report().await,
+        "command: /spin: it used more than 2 s of CPU time without returning to the host"
+    );
+    patiently(spinning).await.unwrap();
+    fixture.command("still").await;
+    assert_eq!(fixture.ui.notified().await, "still here");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spinning_tool_call_handler_blocks() {
+    let fixture = Fixture::with(&["spins"], short_budgets()).await;
+    assert_eq!(
+        reason(fixture.bash("SPIN").await),
+        "extension spins failed: it used more than 300 ms of CPU time without returning to the host"
+    );
+    assert_eq!(fixture.bash("ls").await, runs("ls"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_is_capped() {
+    let limits = Limits { memory_bytes: 16 * 1024 * 1024, ..Limits::default() };
+    let fixture = Fixture::with(&["grows"], Setup { limits, ..Setup::default() }).await;
+    fixture.command("grow").await;
+    let report = fixture.report().await;
+    assert!(report.contains("memory allocation of"), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_registration_that_fails_is_a_diagnostic_and_blocks_nothing() {
+    let fixture =
+        Fixture::with(&["spins-register", "panics-register", "heartbeat"], short_budgets()).await;
+    let mut reports = [fixture.report().await, fixture.report().await];
+    reports.sort();
+    assert!(reports[0].starts_with("register: register failed: "), "{reports:?}");
+    assert!(reports.iter().any(|r| r.contains("boom on purpose")), "{reports:?}");
+    assert!(reports.iter().any(|r| r.contains("300 ms of CPU time")), "{reports:?}");
+    assert_eq!(fixture.bash("ls").await, runs("ls"));
+    assert!(!fixture.host.subscribes(HookEvent::ToolCall));
+    fixture.command("beat 1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_instance_gets_session_start_again() {
+    // `probe` counts what it is told; nothing in it traps, so the fault is one of memory.
+    let limits = Limits { cancel_grace: Duration::from_millis(20), ..Limits::default() };
+    let fixture = Fixture::with(&["probe"], Setup { limits, ..Setup::default() }).await;
+    fixture.host.notify(HookNotification::SessionStart);
+    fixture.command("counts").await;
+    assert_eq!(fixture.ui.notified().await, r#"{"session_start":1}"#);
+}

@@ -1,0 +1,9 @@
+//! The generated bindings of the WIT world, and nothing else. No type of this
+//! module appears in the crate's API: every module converts at its own edge.
+
+wit_bindgen::generate!({
+    path: "../../wit/0.1.0",
+    world: "extension",
+    pub_export_macro: true,
+    default_bindings_module: "wharf_sdk::bindings",
+});

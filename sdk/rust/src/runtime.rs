@@ -1,0 +1,363 @@
+//! From the host's calls to an extension's handlers: the one instance and its
+//! registration, both made when first needed. Host interfaces are elsewhere.
+
+use std::any::Any;
+use std::cell::OnceCell;
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use crate::bindings::exports::wharf::extension::handlers::Guest;
+use crate::bindings::wharf::extension::types as wit;
+use crate::registration::Handler;
+use crate::tool::convert;
+use crate::{Error, Extension, Json, Notification, Registration, Result, ToolCtx};
+
+/// The component's exports, served by an extension of type `E`.
+#[derive(Debug)]
+pub struct Component<E>(PhantomData<E>);
+
+struct Runtime<E> {
+    registration: Registration<E>,
+    extension: OnceCell<Rc<E>>,
+}
+
+impl<E: Extension> Runtime<E> {
+    /// The runtime of this component, which holds one extension only.
+    fn get() -> Rc<Self> {
+        thread_local! {
+            static RUNTIME: OnceCell<Rc<dyn Any>> = const { OnceCell::new() };
+        }
+        let runtime = RUNTIME.with(|cell| {
+            let runtime = cell.get_or_init(|| {
+                Rc::new(Self { registration: E::register(), extension: OnceCell::new() })
+            });
+            Rc::clone(runtime)
+        });
+        match runtime.downcast() {
+            Ok(runtime) => runtime,
+            Err(_) => unreachable!("a component exports one extension"),
+        }
+    }
+
+    fn extension(&self) -> Rc<E> {
+        Rc::clone(self.extension.get_or_init(|| Rc::new(E::default())))
+    }
+
+    async fn call<I, O>(&self, handler: &Handler<E, I, O>, input: I) -> Result<O> {
+        handler(self.extension(), input).await
+    }
+
+    /// Answers an event; `unhandled` when no handler is there, which the host
+    /// asks for only by mistake.
+    async fn answer<I, O>(
+        &self,
+        handler: Option<&Handler<E, I, O>>,
+        event: impl Into<I>,
+        unhandled: O,
+    ) -> Result<O> {
+        match handler {
+            Some(handler) => self.call(handler, event.into()).await,
+            None => Ok(unhandled),
+        }
+    }
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+impl<E: Extension> Guest for Component<E> {
+    fn register() -> wit::Registration {
+        // Made anew, and the data moved out: to clone it would take more code.
+        E::register().into_wit()
+    }
+
+    async fn run_command(name: String, arguments: String) -> Result<(), String> {
+        let runtime = Runtime::<E>::get();
+        let commands = &runtime.registration.commands;
+        let Some(command) = commands.iter().find(|command| command.spec.name == name) else {
+            return Err(format!("this extension has no command {name}"));
+        };
+        runtime.call(&command.run, arguments).await.map_err(text)
+    }
+
+    async fn complete_argument(command: String, prefix: String) -> Vec<wit::Completion> {
+        let runtime = Runtime::<E>::get();
+        let commands = &runtime.registration.commands;
+        let complete = commands
+            .iter()
+            .find(|candidate| candidate.spec.name == command)
+            .and_then(|command| command.complete.as_ref());
+        let Some(complete) = complete else { return Vec::new() };
+        match runtime.call(complete, prefix).await {
+            Ok(offers) => convert(offers),
+            Err(error) => {
+                crate::Ctx::new().log().warn(format!("completing /{command} failed: {error}"));
+                Vec::new()
+            }
+        }
+    }
+
+    async fn execute_tool(call: wit::ToolInvocation) -> Result<wit::ToolOutput, String> {
+        let runtime = Runtime::<E>::get();
+        let tools = &runtime.registration.tools;
+        let Some(tool) = tools.iter().find(|tool| tool.spec.name == call.tool_name) else {
+            return Err(format!("this extension has no tool {}", call.tool_name));
+        };
+        let ctx = ToolCtx::new(call.tool_call_id, call.tool_name);
+        let input = Json::from_host(call.input);
+        runtime.call(&tool.execute, (ctx, input)).await.map(Into::into).map_err(text)
+    }
+
+    async fn on_tool_call(event: wit::ToolCallEvent) -> Result<wit::ToolCallDecision, String> {
+        let runtime = Runtime::<E>::get();
+        let handler = runtime.registration.tool_call.as_ref();
+        let decision = runtime.answer(handler, event, crate::ToolCallDecision::Allow).await;
+        decision.map(Into::into).map_err(text)
+    }
+
+    async fn on_tool_result(event: wit::ToolResultEvent) -> Result<wit::ToolResultPatch, String> {
+        let runtime = Runtime::<E>::get();
+        let handler = runtime.registration.tool_result.as_ref();
+        let patch = runtime.answer(handler, event, crate::ToolResultPatch::none()).await;
+        patch.map(Into::into).map_err(text)
+    }
+
+    async fn on_input(event: wit::InputEvent) -> Result<wit::InputDecision, String> {
+        let runtime = Runtime::<E>::get();
+        let handler = runtime.registration.input.as_ref();
+        let decision = runtime.answer(handler, event, crate::InputDecision::Proceed).await;
+        decision.map(Into::into).map_err(text)
+    }
+
+    async fn on_before_agent_start(
+        event: wit::BeforeAgentStartEvent,
+    ) -> Result<wit::BeforeAgentStartAnswer, String> {
+        let runtime = Runtime::<E>::get();
+        let handler = runtime.registration.before_agent_start.as_ref();
+        let answer = runtime.answer(handler, event, crate::BeforeAgentStart::default()).await;
+        answer.map(Into::into).map_err(text)
+    }
+
+    async fn on_session_before_switch(
+        event: wit::SessionBeforeSwitchEvent,
+    ) -> Result<wit::SwitchDecision, String> {
+        let runtime = Runtime::<E>::get();
+        let handler = runtime.registration.session_before_switch.as_ref();
+        let decision = runtime.answer(handler, event, crate::SwitchDecision::Proceed).await;
+        decision.map(Into::into).map_err(text)
+    }
+
+    async fn on_notification(event: wit::Notification) -> Result<(), String> {
+        let runtime = Runtime::<E>::get();
+        let notification = Notification::from(event);
+        let mut failures = Vec::new();
+        for follower in &runtime.registration.followers {
+            if follower.events.iter().any(|event| event.name() == notification.name()) {
+                let done = runtime.call(&follower.notify, notification.clone()).await;
+                failures.extend(done.err().map(text));
+            }
+        }
+        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panic")]
+mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::{
+        BuiltinCall, CommandCtx, CommandSpec, Completion, Ctx, Event, Permission, ToolCallDecision,
+        ToolCallEvent, ToolOutput, ToolSpec,
+    };
+
+    /// Which unit the sum is shown in.
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    #[serde(rename_all = "lowercase")]
+    enum Unit {
+        Metre,
+        Foot,
+    }
+
+    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    struct Add {
+        /// The summands.
+        numbers: Vec<i32>,
+        unit: Option<Unit>,
+    }
+
+    /// Adds, and counts what reaches it.
+    #[derive(Default)]
+    struct Adder {
+        seen: Cell<u32>,
+    }
+
+    impl Extension for Adder {
+        fn register() -> Registration<Self> {
+            Registration::new("adder", "0.1.0")
+                .command_with(
+                    CommandSpec::new("seen", "Fails if nothing was seen").hint("[n]"),
+                    Self::seen,
+                )
+                .complete("seen", Self::offers)
+                .tool_with(ToolSpec::new("add", "Adds.").label("Add").sequential(), Self::add)
+                .on_tool_call(Self::tool_call)
+                .on_notification([Event::TurnEnd, Event::Other("novel".into())], Self::notified)
+                .on_notification([Event::TurnEnd, Event::SessionStart], Self::notified)
+                .permission(Permission::Env("HOME".into()))
+        }
+    }
+
+    impl Adder {
+        async fn seen(&self, _ctx: &CommandCtx, args: &str) -> Result<()> {
+            let wanted: u32 = args.parse().map_err(|_| Error::from("not a number"))?;
+            if self.seen.get() == wanted { Ok(()) } else { Err(self.seen.get().to_string().into()) }
+        }
+
+        async fn offers(&self, _ctx: &Ctx, prefix: &str) -> Result<Vec<Completion>> {
+            Ok(vec![Completion::new(format!("{prefix}1"))])
+        }
+
+        async fn add(&self, ctx: &ToolCtx, args: Add) -> Result<ToolOutput> {
+            let sum: i32 = args.numbers.iter().sum();
+            let output = ToolOutput::text(sum.to_string());
+            Ok(match args.unit {
+                Some(unit) => {
+                    output.with_details(json!(format!("{}: {unit:?}", ctx.tool_call_id())))
+                }
+                None => output,
+            })
+        }
+
+        async fn tool_call(&self, _ctx: &Ctx, event: ToolCallEvent) -> Result<ToolCallDecision> {
+            Ok(match event.builtin()? {
+                Some(BuiltinCall::Bash(_)) => ToolCallDecision::block("no shell"),
+                _ => ToolCallDecision::Allow,
+            })
+        }
+
+        async fn notified(&self, _ctx: &Ctx, _notification: Notification) -> Result<()> {
+            self.seen.set(self.seen.get() + 1);
+            Ok(())
+        }
+    }
+
+    /// Runs a handler that does not wait.
+    fn run<T>(future: impl Future<Output = T>) -> T {
+        match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(value) => value,
+            Poll::Pending => panic!("the handler waits"),
+        }
+    }
+
+    fn call(tool: &str, input: Value) -> wit::ToolInvocation {
+        wit::ToolInvocation {
+            tool_call_id: "c1".into(),
+            tool_name: tool.into(),
+            input: input.to_string(),
+        }
+    }
+
+    fn event(tool: &str, input: Value) -> wit::ToolCallEvent {
+        wit::ToolCallEvent {
+            tool_call_id: "c1".into(),
+            tool_name: tool.into(),
+            input: input.to_string(),
+            paths: Vec::new(),
+            final_check: false,
+        }
+    }
+
+    fn turn_end() -> wit::Notification {
+        wit::Notification::TurnEnd(wit::TurnEndNote {
+            message: "{}".into(),
+            tool_results: "[]".into(),
+        })
+    }
+
+    #[test]
+    fn handlers_are_subscriptions_and_each_name_stands_once() {
+        let registration = Component::<Adder>::register();
+        assert_eq!(registration.subscriptions, ["tool_call", "turn_end", "novel", "session_start"]);
+        assert_eq!(registration.commands[0].argument_hint.as_deref(), Some("[n]"));
+        assert!(matches!(&registration.permissions[..], [wit::PermissionRequest::Env(_)]));
+    }
+
+    #[test]
+    fn a_tools_schema_is_that_of_its_arguments() {
+        let registration = Component::<Adder>::register();
+        let [tool] = &registration.tools[..] else { panic!("{registration:?}") };
+        assert_eq!((tool.label.as_str(), tool.sequential), ("Add", true));
+        let schema: Value = serde_json::from_str(&tool.parameters).unwrap();
+        assert_eq!(
+            schema,
+            json!({
+                "type": "object",
+                "properties": {
+                    "numbers": {
+                        "description": "The summands.",
+                        "type": "array",
+                        "items": {"type": "integer", "format": "int32"},
+                    },
+                    "unit": {
+                        "description": "Which unit the sum is shown in.",
+                        "type": ["string", "null"],
+                        "enum": ["metre", "foot", null],
+                    },
+                },
+                "required": ["numbers"],
+            })
+        );
+    }
+
+    #[test]
+    fn tools_get_typed_arguments() {
+        let add = |input| run(Component::<Adder>::execute_tool(call("add", input)));
+        let output = add(json!({"numbers": [1, 2], "unit": "foot"})).unwrap();
+        assert!(matches!(&output.content[..], [wit::Content::Text(text)] if text == "3"));
+        assert_eq!(output.details.as_deref(), Some(r#""c1: Foot""#));
+
+        let error = add(json!({"numbers": 1})).unwrap_err();
+        assert!(error.starts_with("invalid arguments for add: "), "{error}");
+        run(Component::<Adder>::execute_tool(call("sub", json!({})))).unwrap_err();
+    }
+
+    #[test]
+    fn a_guard_blocks_by_decision_and_by_error() {
+        let decide = |input| run(Component::<Adder>::on_tool_call(event("bash", input)));
+        let decision = decide(json!({"command": "ls"})).unwrap();
+        assert!(matches!(decision, wit::ToolCallDecision::Block(reason) if reason == "no shell"));
+        decide(json!({"script": "ls"})).unwrap_err();
+        let other = run(Component::<Adder>::on_tool_call(event("greet", json!({})))).unwrap();
+        assert!(matches!(other, wit::ToolCallDecision::Allow));
+    }
+
+    #[test]
+    fn an_event_without_a_handler_changes_nothing() {
+        let event = wit::InputEvent {
+            text: "hi".into(),
+            images: Vec::new(),
+            source: wit::InputSource::Rpc,
+        };
+        let decision = run(Component::<Adder>::on_input(event)).unwrap();
+        assert!(matches!(decision, wit::InputDecision::Proceed));
+    }
+
+    // The instance lives in a thread-local, and each test has its own thread.
+    #[test]
+    fn notifications_reach_every_follower_of_one_shared_instance() {
+        run(Component::<Adder>::on_notification(turn_end())).unwrap();
+        run(Component::<Adder>::on_notification(wit::Notification::SessionStart)).unwrap();
+        run(Component::<Adder>::on_notification(wit::Notification::TurnStart)).unwrap();
+        run(Component::<Adder>::run_command("seen".into(), "3".into())).unwrap();
+        run(Component::<Adder>::run_command("unseen".into(), String::new())).unwrap_err();
+        let offers = run(Component::<Adder>::complete_argument("seen".into(), "2".into()));
+        assert_eq!(offers[0].value, "21");
+    }
+}

@@ -1,0 +1,40 @@
+//! Calls every host function, and answers every event in every way, so that tests
+//! see what the host makes of it.
+//!
+//! - Commands `/session-id`, `/agent-cwd` and so on call one host function each and
+//!   show `{"call": NAME, "result": VALUE}`, or `"error": {"kind", "message"}`.
+//! - A shell command that contains a word in capitals steers the `tool_call`
+//!   handler: `REPLACE:rest` runs the rest, `ANSWER:text` is the result, `FAIL` is an
+//!   error, `CONTROL` calls a function that is only allowed in commands.
+//! - Output that contains `PATCHME` gets a piece of text more.
+//! - Input `transform:text` becomes upper case; `handled:text` is dealt with.
+//! - A prompt that contains `INJECT` gets a custom message and a longer system prompt.
+//! - `/counts` shows how often each notification arrived.
+
+mod commands;
+mod events;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use wharf_sdk::{Event, Extension, Registration};
+
+#[derive(Default)]
+struct Probe {
+    counts: RefCell<BTreeMap<String, u64>>,
+}
+
+impl Extension for Probe {
+    fn register() -> Registration<Self> {
+        let registration = Registration::new("probe", "0.1.0")
+            .on_tool_call(Self::tool_call)
+            .on_tool_result(Self::tool_result)
+            .on_input(Self::input)
+            .on_before_agent_start(Self::before_agent_start)
+            .on_notification(Event::ALL, Self::count)
+            .command("counts", "Shows how often each notification arrived", Self::counts);
+        commands::add(registration)
+    }
+}
+
+wharf_sdk::export!(Probe);

@@ -1,0 +1,47 @@
+//! Never comes back from a command (`/spin`), and from a `tool_call` handler when a
+//! shell command contains `SPIN`. `/still` tells whether the extension is alive.
+
+use std::hint::black_box;
+
+use wharf_sdk::{
+    BuiltinCall, CommandCtx, Ctx, Extension, Registration, Result, ToolCallDecision, ToolCallEvent,
+};
+
+#[derive(Default)]
+struct Spins;
+
+impl Extension for Spins {
+    fn register() -> Registration<Self> {
+        Registration::new("spins", "0.1.0")
+            .command("spin", "Loops for ever", Self::spin)
+            .command("still", "Says that it is still there", Self::still)
+            .on_tool_call(Self::tool_call)
+    }
+}
+
+impl Spins {
+    async fn spin(&self, _ctx: &CommandCtx, _args: &str) -> Result<()> {
+        spin()
+    }
+
+    async fn still(&self, ctx: &CommandCtx, _args: &str) -> Result<()> {
+        ctx.ui().notify("still here");
+        Ok(())
+    }
+
+    async fn tool_call(&self, _ctx: &Ctx, event: ToolCallEvent) -> Result<ToolCallDecision> {
+        match event.builtin()? {
+            Some(BuiltinCall::Bash(bash)) if bash.command.contains("SPIN") => spin(),
+            _ => Ok(ToolCallDecision::Allow),
+        }
+    }
+}
+
+fn spin() -> ! {
+    let mut turns = 0_u64;
+    loop {
+        turns = black_box(turns.wrapping_add(1));
+    }
+}
+
+wharf_sdk::export!(Spins);

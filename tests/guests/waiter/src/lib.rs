@@ -1,0 +1,64 @@
+//! Waits for people, in several calls at once: `/wait` opens a dialog and shows its
+//! outcome, `/multi` opens two. Meanwhile `tool_call` blocks shell commands that
+//! contain `BLOCK`, and asks by a dialog of its own before those that contain `ASK`.
+
+use wharf_sdk::{
+    Answer, BuiltinCall, CommandCtx, Ctx, Extension, Registration, Result, ToolCallDecision,
+    ToolCallEvent, join,
+};
+
+#[derive(Default)]
+struct Waiter;
+
+impl Extension for Waiter {
+    fn register() -> Registration<Self> {
+        Registration::new("waiter", "0.1.0")
+            .command("wait", "Opens a dialog", Self::wait)
+            .command("multi", "Opens two dialogs at once", Self::multi)
+            .on_tool_call(Self::tool_call)
+    }
+}
+
+impl Waiter {
+    async fn wait(&self, ctx: &CommandCtx, _args: &str) -> Result<()> {
+        let answer = ctx.ui().confirm("Waiting", "Go on?").await;
+        ctx.ui().notify(format!("wait: {}", outcome(answer)));
+        Ok(())
+    }
+
+    async fn multi(&self, ctx: &CommandCtx, _args: &str) -> Result<()> {
+        let ask = async |name: &str| {
+            let answer = ctx.ui().confirm(name, "Go on?").await;
+            ctx.ui().notify(format!("{name}: {}", outcome(answer)));
+        };
+        join(ask("first"), ask("second")).await;
+        Ok(())
+    }
+
+    async fn tool_call(&self, ctx: &Ctx, event: ToolCallEvent) -> Result<ToolCallDecision> {
+        let Some(BuiltinCall::Bash(bash)) = event.builtin()? else {
+            return Ok(ToolCallDecision::Allow);
+        };
+        if bash.command.contains("BLOCK") {
+            return Ok(ToolCallDecision::block("waiter says no"));
+        }
+        if !bash.command.contains("ASK") {
+            return Ok(ToolCallDecision::Allow);
+        }
+        Ok(match ctx.ui().select("Allow the command?", ["Yes", "No"]).await {
+            Answer::Answered(choice) if choice == "Yes" => ToolCallDecision::Allow,
+            answer => ToolCallDecision::block(format!("waiter asked: {}", outcome(answer))),
+        })
+    }
+}
+
+fn outcome<T: ToString>(answer: Answer<T>) -> String {
+    match answer {
+        Answer::Answered(answer) => format!("answered {}", answer.to_string()),
+        Answer::Cancelled => "cancelled".to_owned(),
+        Answer::TimedOut => "timed out".to_owned(),
+        Answer::NoUi => "no UI".to_owned(),
+    }
+}
+
+wharf_sdk::export!(Waiter);
