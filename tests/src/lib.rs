@@ -9,6 +9,7 @@
 
 mod env;
 mod process;
+pub mod script;
 mod transcript;
 
 pub use env::{Env, binary, guest};

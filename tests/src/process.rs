@@ -14,6 +14,9 @@ use crate::transcript::{Direction, Transcript};
 /// Longer than anything takes on a loaded machine.
 const LIMIT: Duration = Duration::from_secs(60);
 
+/// Longer input stands in the transcript by its length.
+const MAX_SHOWN: usize = 64 * 1024;
+
 /// How a process ended.
 #[derive(Debug)]
 pub struct Exit {
@@ -21,6 +24,10 @@ pub struct Exit {
     pub code: Option<i32>,
     /// Lines that nobody had received.
     pub rest: Vec<Value>,
+    /// Every line of stdout, in order.
+    pub all: Vec<Value>,
+    /// The length of stdout in bytes.
+    pub stdout_bytes: usize,
     pub stderr: String,
     pub transcript: String,
 }
@@ -82,7 +89,11 @@ impl Wharf {
 
     /// Writes bytes as they are, in one write.
     pub fn send_raw(&mut self, bytes: &[u8]) {
-        self.transcript.push(Direction::In, String::from_utf8_lossy(bytes).trim_end());
+        if bytes.len() <= MAX_SHOWN {
+            self.transcript.push(Direction::In, String::from_utf8_lossy(bytes).trim_end());
+        } else {
+            self.transcript.push(Direction::In, &format!("[{} bytes]", bytes.len()));
+        }
         let stdin = self.stdin.as_mut().expect("stdin is open");
         // A process that has ended is noticed by the next wait.
         let _ = stdin.write_all(bytes).and_then(|()| stdin.flush());
@@ -156,8 +167,51 @@ impl Wharf {
         }
     }
 
+    /// Takes every line up to the first event of this kind, with it.
+    pub fn take_until(&mut self, kind: &str) -> Vec<Value> {
+        self.until(kind, |line| line["type"] == kind)
+    }
+
     pub fn wait_event(&mut self, kind: &str) -> Value {
         self.wait_for(kind, |line| line["type"] == kind)
+    }
+
+    /// Takes everything that no wait has taken yet, to the first line that matches.
+    pub fn until(&mut self, what: &str, matches: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let mut lines = Vec::new();
+        loop {
+            let Some(line) = self.next() else {
+                panic!("the process ended before {what}; so far:\n{}", self.transcript.text());
+            };
+            let found = matches(&line);
+            lines.push(line);
+            if found {
+                return lines;
+            }
+        }
+    }
+
+    /// Prompts, and takes everything to the end of the run.
+    pub fn run(&mut self, message: &str) -> Vec<Value> {
+        self.prompt(message);
+        self.until("agent_end", |line| line["type"] == "agent_end")
+    }
+
+    /// Waits for an `extension_error` of the extension whose path contains `path`.
+    pub fn wait_extension_error(&mut self, path: &str) -> Value {
+        self.wait_for(&format!("an extension_error of {path}"), |line| {
+            line["type"] == "extension_error"
+                && line["extensionPath"].as_str().is_some_and(|found| found.contains(path))
+        })
+    }
+
+    /// Lines that have been read and that no wait has taken.
+    pub fn passed(&self) -> impl Iterator<Item = &Value> {
+        self.passed.iter()
+    }
+
+    pub fn transcript(&self) -> String {
+        self.transcript.text()
     }
 
     /// Waits for a dialog or a notice of this method.
@@ -212,7 +266,15 @@ impl Wharf {
             std::thread::sleep(Duration::from_millis(2));
         };
         let stderr = self.stderr.take().unwrap().join().unwrap();
-        Exit { code: status.code(), rest, stderr, transcript: self.transcript.text() }
+        let lines = || self.transcript.out();
+        Exit {
+            code: status.code(),
+            rest,
+            all: lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+            stdout_bytes: lines().map(|line| line.len() + 1).sum(),
+            stderr,
+            transcript: self.transcript.text(),
+        }
     }
 }
 

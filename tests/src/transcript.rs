@@ -27,6 +27,14 @@ impl Transcript {
         self.lines.push((direction, line.to_owned()));
     }
 
+    /// What the binary wrote, line by line.
+    pub(crate) fn out(&self) -> impl Iterator<Item = &str> {
+        self.lines
+            .iter()
+            .filter(|(direction, _)| *direction == Direction::Out)
+            .map(|(_, line)| line.as_str())
+    }
+
     pub(crate) fn text(&self) -> String {
         let lines: Vec<String> = self
             .lines

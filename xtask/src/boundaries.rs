@@ -1,14 +1,15 @@
 //! Dependencies point one way, and some crates are seen by one room only
 //! (host/ARCHITECTURE.md).
 
-use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
+use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{Workspace, say};
+use crate::{Workspace, metadata, say};
 
 /// A crate of the workspace, and the crates of the workspace that it may use.
-const MAY_USE: [(&str, &[&str]); 6] = [
+const MAY_USE: [(&str, &[&str]); 7] = [
     ("wharf-protocol", &[]),
+    // Runs inside a component: no type of the host reaches it.
+    ("wharf-sdk", &[]),
     ("wharf-session", &["wharf-protocol"]),
     ("wharf-provider", &["wharf-protocol"]),
     ("wharf-agent", &["wharf-protocol", "wharf-session", "wharf-provider"]),
@@ -27,20 +28,23 @@ const SEEN_BY_ONE: [(&str, &str); 4] = [
     ("clap", "wharf"),
 ];
 
+/// Not even through other crates.
+const NEVER_REACHES: [(&str, &str); 3] =
+    [("wharf-agent", "wasmtime"), ("wharf-session", "reqwest"), ("wharf-sdk", "wasmtime")];
+
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let output = workspace
-        .cargo()
-        .args(["metadata", "--format-version=1", "--no-deps"])
-        .output()
-        .context("failed to start cargo metadata")?;
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let metadata = metadata(&workspace.root)?;
     let packages = metadata["packages"].as_array().context("no packages")?;
+    let named = |name: &str| packages.iter().any(|package| package["name"] == name);
+    if let Some((gone, _)) = MAY_USE.iter().find(|(name, _)| !named(name)) {
+        bail!("there is no crate {gone}; its line in this check guards nothing");
+    }
     let mut faults = Vec::new();
     for package in packages {
         let name = package["name"].as_str().unwrap_or_default();
         let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == name) else { continue };
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            if !dependency["kind"].is_null() {
+            if dependency["kind"] == "dev" {
                 continue;
             }
             let used = dependency["name"].as_str().unwrap_or_default();
@@ -54,9 +58,9 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
             }
         }
     }
-    for (outside, _) in &SEEN_BY_ONE[..2] {
-        if is_reached(workspace, "wharf-agent", outside)? {
-            faults.push(format!("wharf-agent reaches {outside} through another crate"));
+    for (crate_, outside) in NEVER_REACHES {
+        if is_reached(workspace, crate_, outside)? {
+            faults.push(format!("{crate_} reaches {outside} through another crate"));
         }
     }
     if !faults.is_empty() {
@@ -73,9 +77,11 @@ fn is_reached(workspace: &Workspace, package: &str, outside: &str) -> Result<boo
         .args(["tree", "--package", package, "--edges", "normal", "--prefix", "none"])
         .output()
         .context("failed to start cargo tree")?;
-    if !output.status.success() {
-        bail!("cargo tree failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    ensure!(
+        output.status.success(),
+        "cargo tree failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let tree = String::from_utf8_lossy(&output.stdout);
     Ok(tree.lines().any(|line| line.split(' ').next() == Some(outside)))
 }

@@ -5,10 +5,11 @@ mod demo;
 mod guests;
 mod test;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     /// Build everything and show a run with the scripted model
-    Demo,
+    Demo(demo::DemoArgs),
     /// Format check, lints, guests, every test
     Test(test::TestArgs),
     /// Build the example extensions and the guests of the tests
@@ -31,25 +32,30 @@ enum Task {
     Boundaries,
     /// Run the benchmarks
     Bench {
-        /// Passed on to criterion
+        /// Passed on to every benchmark
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
 }
 
-fn main() -> Result<()> {
+fn main() -> Result<ExitCode> {
+    let task = Cli::parse().task;
     let workspace = Workspace::find()?;
-    match Cli::parse().task {
-        Task::Demo => demo::run(&workspace),
-        Task::Test(args) => test::test(&workspace, &args),
-        Task::Guests => guests::build(&workspace).map(drop),
+    let done = match task {
+        Task::Demo(args) => demo::run(&workspace, &args),
+        // The runner's summary is the last thing to be read, so it ends the task itself.
+        Task::Test(args) => return test::test(&workspace, &args),
+        Task::Guests => guests::build(&workspace, &guests::WORKSPACES).map(drop),
         Task::Boundaries => boundaries::check(&workspace),
         Task::Bench { args } => test::bench(&workspace, &args),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 /// Where things are.
 struct Workspace {
     root: PathBuf,
+    /// Inside the clone, or wherever `CARGO_TARGET_DIR` or cargo's configuration says.
     target: PathBuf,
 }
 
@@ -59,13 +65,7 @@ impl Workspace {
             .parent()
             .context("xtask has no parent folder")?
             .to_owned();
-        let output = Command::new(cargo())
-            .args(["metadata", "--format-version=1", "--no-deps"])
-            .current_dir(&root)
-            .output()
-            .context("failed to start cargo metadata")?;
-        let metadata: Value = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("cargo metadata said {}", String::from_utf8_lossy(&output.stderr)))?;
+        let metadata = metadata(&root)?;
         let target = metadata["target_directory"].as_str().context("no target_directory")?;
         Ok(Self { root, target: target.into() })
     }
@@ -75,6 +75,21 @@ impl Workspace {
         command.current_dir(&self.root);
         command
     }
+}
+
+/// What cargo knows of the workspace, without its dependencies.
+fn metadata(root: &Path) -> Result<Value> {
+    let output = Command::new(cargo())
+        .args(["metadata", "--format-version=1", "--no-deps"])
+        .current_dir(root)
+        .output()
+        .context("failed to start cargo metadata")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).context("cargo metadata gave no JSON")
 }
 
 fn cargo() -> String {
@@ -94,10 +109,13 @@ fn run(command: &mut Command) -> Result<()> {
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let args = command.get_args().map(|arg| arg.to_string_lossy().into_owned());
-    std::iter::once(program.to_string_lossy().into_owned()).chain(args).collect::<Vec<_>>().join(" ")
+    std::iter::once(program.to_string_lossy().into_owned())
+        .chain(args)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
-#[expect(clippy::print_stdout, reason = "a task's own output; nothing parses it")]
+/// Prints a line of a task's own. A reader that has gone (`| head`) stops nothing.
 fn say(line: impl std::fmt::Display) {
-    println!("{line}");
+    let _ = writeln!(std::io::stdout(), "{line}");
 }

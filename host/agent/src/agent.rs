@@ -141,8 +141,13 @@ impl Agent {
             }),
         };
         agent.record_model(context.model.as_ref(), context.thinking_level);
-        agent.inner.hooks.notify(HookNotification::SessionStart);
         agent
+    }
+
+    /// Tells extensions that the session has begun. Not part of [`Self::new`]: their
+    /// handlers call back, so the extension host must know the agent first.
+    pub fn announce_session_start(&self) {
+        self.inner.hooks.notify(HookNotification::SessionStart);
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

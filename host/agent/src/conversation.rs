@@ -122,6 +122,35 @@ fn push_turn(
     }
 }
 
+/// What stands in the place of an image that settings keep from the model.
+const BLOCKED_IMAGE: &str = "[image not sent: images.blockImages is set]";
+
+/// The same messages without their images (`images.blockImages`).
+pub(crate) fn without_images(messages: Vec<Arc<AgentMessage>>) -> Vec<Arc<AgentMessage>> {
+    let is_image = |block: &ContentBlock| matches!(block, ContentBlock::Image(_));
+    let replace = |blocks: &mut Vec<ContentBlock>| {
+        for block in blocks.iter_mut().filter(|block| is_image(block)) {
+            *block = ContentBlock::text(BLOCKED_IMAGE);
+        }
+    };
+    let without = |message: Arc<AgentMessage>| match message.as_ref() {
+        AgentMessage::User(UserMessage { content: UserContent::Blocks(blocks), timestamp })
+            if blocks.iter().any(is_image) =>
+        {
+            let mut blocks = blocks.clone();
+            replace(&mut blocks);
+            user_message(UserContent::Blocks(blocks), *timestamp)
+        }
+        AgentMessage::ToolResult(result) if result.content.iter().any(is_image) => {
+            let mut result = result.clone();
+            replace(&mut result.content);
+            Arc::new(AgentMessage::ToolResult(result))
+        }
+        _ => message,
+    };
+    messages.into_iter().map(without).collect()
+}
+
 fn is_tool_result(message: &AgentMessage) -> bool {
     matches!(message, AgentMessage::ToolResult(_))
 }
@@ -280,6 +309,18 @@ mod tests {
             ]),
             &["user:Ran `ls`\n```\nx\n```", "user:c"],
         );
+    }
+
+    #[test]
+    fn images_are_kept_from_the_model_where_settings_say_so() {
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let list = messages(json!([
+            {"role": "user", "content": [{"type": "text", "text": "look"}, image]},
+            {"role": "toolResult", "toolCallId": "1", "toolName": "read", "content": [image]},
+        ]));
+        let sent = serde_json::to_string(&without_images(list)).unwrap();
+        assert!(!sent.contains("AA=="), "{sent}");
+        assert_eq!(sent.matches(BLOCKED_IMAGE).count(), 2, "{sent}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use wharf_protocol::{
 use wharf_provider::{ProviderEvent, Request};
 
 use crate::agent::Agent;
-use crate::conversation::for_model;
+use crate::conversation::{for_model, without_images};
 use crate::hooks::{HookEvent, HookNotification};
 use crate::output::{AgentOutput, deliver};
 use crate::run::{RunContext, now_millis};
@@ -94,11 +94,15 @@ impl Agent {
     fn request(&self, context: &RunContext) -> Option<(Model, Request)> {
         let state = self.state();
         let model = state.model.clone()?;
+        let mut messages = for_model(&state.messages);
+        if self.inner.resources.settings.block_images {
+            messages = without_images(messages);
+        }
         let request = Request {
             model: model.clone(),
             thinking_level: state.thinking_level,
             system_prompt: Arc::clone(&context.system_prompt),
-            messages: for_model(&state.messages),
+            messages,
             tools: Arc::clone(&context.definitions),
         };
         Some((model, request))

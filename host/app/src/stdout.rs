@@ -171,6 +171,7 @@ fn write_all(shared: &Shared) {
         drop(queue);
         let result = out.write_all(&batch).and_then(|()| out.flush());
         let mut queue = shared.lock();
+        let was_full = queue.bytes >= SOFT_CAP;
         if result.is_err() {
             queue.closed = true;
             queue.items.clear();
@@ -187,7 +188,10 @@ fn write_all(shared: &Shared) {
         }
         let closed = queue.closed;
         drop(queue);
-        shared.changed.notify_one();
+        // Nobody waits for a change while there is room.
+        if was_full || closed {
+            shared.changed.notify_one();
+        }
         if closed {
             return;
         }

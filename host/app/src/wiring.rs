@@ -110,6 +110,7 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         resources,
     });
     host.attach(Arc::new(agent.clone()) as Arc<dyn HostApi>);
+    agent.announce_session_start();
     agent.report_warnings(&session).await;
     Ok(Wired { agent, hooks: host, registered })
 }

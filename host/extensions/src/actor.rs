@@ -16,7 +16,7 @@ use wharf_agent::hooks::HookEvent;
 
 use crate::bindings::types::Notification;
 use crate::budget::{GuestClock, in_words, metered};
-use crate::call::{Call, CallError, CallMeta, Fail, Request};
+use crate::call::{Answer, Call, CallError, CallMeta, Fail, Request};
 use crate::code::Exports;
 use crate::extension::{Extension, Message};
 use crate::fault::{Faults, describe};
@@ -82,8 +82,9 @@ impl Actor {
     /// Runs until nobody can send any more; the host aborts it at shutdown.
     pub(crate) async fn run(mut self) {
         while let Some(message) = self.mailbox.recv().await {
+            let warm = matches!(message, Message::Warm) && !self.is_disabled;
             let call = self.accept(message);
-            if call.is_none() && self.backlog.is_empty() {
+            if call.is_none() && self.backlog.is_empty() && !warm {
                 self.answer_drains();
                 continue;
             }
@@ -118,6 +119,7 @@ impl Actor {
                 }
                 None
             }
+            Message::Warm => None,
             Message::Drain(done) => {
                 self.drains.push(done);
                 None
@@ -134,7 +136,11 @@ impl Actor {
 
     /// One life of an instance, from the call or notification that needs it to its end.
     async fn live(&mut self, first: Option<Request>) {
-        tokio::time::sleep(self.faults.rest(Instant::now())).await;
+        let rest = self.faults.rest(Instant::now());
+        if !rest.is_zero() {
+            tokio::time::sleep(rest).await;
+        }
+        self.extension.forget_recycling();
         let code = match self.loader.code(&self.extension.found, &self.loaded).await {
             Ok(code) => code,
             Err(error) => return self.give_up(first, error.event(), &error.to_string()),
@@ -152,8 +158,7 @@ impl Actor {
             Arc::clone(&clock),
         );
         let instantiate = code.instantiate(&mut store);
-        let exports =
-            metered(Arc::clone(&clock), Arc::clone(&runtime.ticker), instantiate).await;
+        let exports = metered(Arc::clone(&clock), Arc::clone(&runtime.ticker), instantiate).await;
         let exports = match exports {
             Ok(exports) => exports,
             Err(error) => {
@@ -209,7 +214,10 @@ impl Actor {
                 let error =
                     format!("it did not return within {} of being cancelled", in_words(grace));
                 let stuck = &store.data().calls;
-                (stuck.iter().find(|(_, call)| call.cancel.is_cancelled()).map(|(id, _)| *id), error)
+                (
+                    stuck.iter().find(|(_, call)| call.cancel.is_cancelled()).map(|(id, _)| *id),
+                    error,
+                )
             }
         };
         let calls = std::mem::take(&mut store.data_mut().calls);
@@ -304,7 +312,8 @@ impl Actor {
             event: event.name(),
             cancel: CancellationToken::new(),
         };
-        let call = start(accessor, exports.on_notification, (notification,), record, Arc::new(Nobody));
+        let call =
+            start(accessor, exports.on_notification, (notification,), record, Arc::new(Nobody));
         let extension = Arc::clone(&self.extension);
         Box::pin(async move {
             if let Ok(Some(Err(error))) = call.await {
@@ -371,7 +380,7 @@ fn start<'a, P, R>(
     params: P,
     meta: CallMeta,
     reply: Arc<dyn Fail>,
-) -> impl Future<Output = Result<Option<R>, CallError>> + Send + use<'a, P, R>
+) -> impl Future<Output = Answer<R>> + Send + use<'a, P, R>
 where
     P: ComponentNamedList + Lower + Send + Sync + 'static,
     R: Send + Sync + 'static,

@@ -70,11 +70,13 @@ impl Cache {
         (stored.format == REGISTRATION_FORMAT).then_some(stored.registration)
     }
 
-    pub(crate) fn store_registration(&self, key: &Key, registration: &Registration) -> io::Result<()> {
-        let stored = StoredRegistration {
-            format: REGISTRATION_FORMAT,
-            registration: registration.clone(),
-        };
+    pub(crate) fn store_registration(
+        &self,
+        key: &Key,
+        registration: &Registration,
+    ) -> io::Result<()> {
+        let stored =
+            StoredRegistration { format: REGISTRATION_FORMAT, registration: registration.clone() };
         self.write(&self.registration_path(key), &serde_json::to_vec(&stored)?)
     }
 
@@ -170,6 +172,7 @@ mod tests {
 
         let bytes = fs::read(&path).unwrap();
         for damaged in [&bytes[..bytes.len() / 2], b"garbage".as_slice(), b""] {
+            fs::remove_file(&path).unwrap();
             fs::write(&path, damaged).unwrap();
             assert!(cache.code(&key, &engine).is_none());
         }

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bindings::types::{
     BeforeAgentStartAnswer, BeforeAgentStartEvent, Completion, InputDecision, InputEvent,
-    SessionBeforeSwitchEvent, SwitchDecision, ToolCallDecision, ToolCallEvent,
-    ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
+    SessionBeforeSwitchEvent, SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation,
+    ToolOutput, ToolResultEvent, ToolResultPatch,
 };
 use crate::state::CallKind;
 
@@ -46,16 +46,19 @@ impl CallError {
     }
 }
 
+/// What comes back from a call: `None` where the component has no such export.
+pub(crate) type Answer<R> = Result<Option<R>, CallError>;
+
 /// The way back to whoever waits for a call. Settles once.
-pub(crate) struct Reply<R>(Mutex<Option<oneshot::Sender<Result<Option<R>, CallError>>>>);
+pub(crate) struct Reply<R>(Mutex<Option<oneshot::Sender<Answer<R>>>>);
 
 impl<R> Reply<R> {
-    pub(crate) fn new() -> (Arc<Self>, oneshot::Receiver<Result<Option<R>, CallError>>) {
+    pub(crate) fn new() -> (Arc<Self>, oneshot::Receiver<Answer<R>>) {
         let (sender, receiver) = oneshot::channel();
         (Arc::new(Self(Mutex::new(Some(sender)))), receiver)
     }
 
-    pub(crate) fn settle(&self, result: Result<Option<R>, CallError>) {
+    pub(crate) fn settle(&self, result: Answer<R>) {
         let sender = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(sender) = sender {
             // Whoever asked may have gone.
@@ -99,18 +102,20 @@ pub(crate) struct Call<P, R> {
     pub(crate) meta: CallMeta,
 }
 
-/// Every export that the host calls. Events that go to several extensions are
-/// shared; the answer is `None` where the component has no such export.
+/// A call whose event is shared by all extensions that it goes to.
+pub(crate) type EventCall<E, R> = Call<(Arc<E>,), Result<R, String>>;
+
+/// Every export that the host calls for somebody who waits.
 #[derive(Debug)]
 pub(crate) enum Request {
     RunCommand(Call<(String, String), Result<(), String>>),
     CompleteArgument(Call<(String, String), Vec<Completion>>),
     ExecuteTool(Call<(ToolInvocation,), Result<ToolOutput, String>>),
-    ToolCall(Call<(Arc<ToolCallEvent>,), Result<ToolCallDecision, String>>),
-    ToolResult(Call<(Arc<ToolResultEvent>,), Result<ToolResultPatch, String>>),
-    Input(Call<(Arc<InputEvent>,), Result<InputDecision, String>>),
-    BeforeAgentStart(Call<(Arc<BeforeAgentStartEvent>,), Result<BeforeAgentStartAnswer, String>>),
-    SessionBeforeSwitch(Call<(Arc<SessionBeforeSwitchEvent>,), Result<SwitchDecision, String>>),
+    ToolCall(EventCall<ToolCallEvent, ToolCallDecision>),
+    ToolResult(EventCall<ToolResultEvent, ToolResultPatch>),
+    Input(EventCall<InputEvent, InputDecision>),
+    BeforeAgentStart(EventCall<BeforeAgentStartEvent, BeforeAgentStartAnswer>),
+    SessionBeforeSwitch(EventCall<SessionBeforeSwitchEvent, SwitchDecision>),
 }
 
 impl<P, R: Send + 'static> Call<P, R> {

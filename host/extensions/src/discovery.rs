@@ -161,8 +161,14 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let root = temp.path().canonicalize().unwrap();
         for file in [
-            "project/b.wasm", "project/a/extension.wasm", "project/notes.txt", "project/empty/x",
-            "user/c.wasm", "user/off.wasm", "set/s.wasm", "cli/z.wasm",
+            "project/b.wasm",
+            "project/a/extension.wasm",
+            "project/notes.txt",
+            "project/empty/x",
+            "user/c.wasm",
+            "user/off.wasm",
+            "set/s.wasm",
+            "cli/z.wasm",
         ] {
             touch(&root, file);
         }

@@ -28,7 +28,9 @@ pub(crate) struct Runtime {
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").field("compatibility", &self.compatibility).finish_non_exhaustive()
+        f.debug_struct("Runtime")
+            .field("compatibility", &self.compatibility)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,12 +5,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock};
 
+use futures::FutureExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::HookEvent;
 
 use crate::bindings::types::Notification;
-use crate::call::{Call, CallError, CallMeta, Reply, Request};
+use crate::call::{Answer, Call, CallError, CallMeta, Reply, Request};
 use crate::discovery::Found;
 use crate::limits::{MAX_QUEUED_NOTIFICATIONS, MAX_STUCK_CALLS, MAX_WAITING_CALLS, one_line};
 use crate::registration::Registration;
@@ -23,6 +24,8 @@ use crate::state::{CallKind, Services};
 pub(crate) enum Message {
     Call(Request),
     Notification(HookEvent, Arc<Notification>),
+    /// Somebody will call soon: the instance is made now.
+    Warm,
     /// Answered when every notification before it has been handled.
     Drain(oneshot::Sender<()>),
 }
@@ -133,8 +136,11 @@ impl Extension {
         let (reply, receiver) = Reply::new();
         let cancel = CancellationToken::new();
         self.live_calls.fetch_add(1, SeqCst);
-        let waiter =
-            Waiter { receiver: Some(receiver), cancel: cancel.clone(), extension: Arc::clone(self) };
+        let waiter = Waiter {
+            receiver: Some(receiver),
+            cancel: cancel.clone(),
+            extension: Arc::clone(self),
+        };
         if self.waiting_calls.fetch_add(1, SeqCst) >= MAX_WAITING_CALLS {
             self.waiting_calls.fetch_sub(1, SeqCst);
             reply.settle(Err(CallError::Busy(MAX_WAITING_CALLS)));
@@ -147,6 +153,12 @@ impl Extension {
             request.fail(CallError::Stopped);
         }
         waiter
+    }
+
+    /// Has the instance made, if there is none, before somebody waits for it.
+    pub(crate) fn warm(&self) {
+        // An actor that has ended makes no instance.
+        let _ = self.mailbox.send(Message::Warm);
     }
 
     /// The actor has taken a call out of the mailbox.
@@ -187,6 +199,12 @@ impl Extension {
         }
     }
 
+    /// A new instance begins: what was said of the old one no longer counts.
+    pub(crate) fn forget_recycling(&self) {
+        // Whoever still finds a stuck call says so again.
+        let _ = self.recycle.notified().now_or_never();
+    }
+
     /// Completes when the instance holds cancelled calls that it does not return from
     /// and nobody else needs it.
     pub(crate) async fn must_be_recycled(&self) {
@@ -204,14 +222,14 @@ impl Extension {
 /// guest is given time to return.
 #[derive(Debug)]
 pub(crate) struct Waiter<R: Send + 'static> {
-    receiver: Option<oneshot::Receiver<Result<Option<R>, CallError>>>,
+    receiver: Option<oneshot::Receiver<Answer<R>>>,
     cancel: CancellationToken,
     extension: Arc<Extension>,
 }
 
 impl<R: Send + 'static> Waiter<R> {
     /// `Ok(None)`: the component does not export this function.
-    pub(crate) async fn wait(mut self, cancel: &CancellationToken) -> Result<Option<R>, CallError> {
+    pub(crate) async fn wait(mut self, cancel: &CancellationToken) -> Answer<R> {
         let Some(receiver) = &mut self.receiver else { return Err(CallError::Stopped) };
         tokio::select! {
             biased;

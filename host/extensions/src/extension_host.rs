@@ -74,7 +74,11 @@ pub struct ExtensionInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExtensionState {
     Loading,
-    Registered { id: String, version: String, description: String },
+    Registered {
+        id: String,
+        version: String,
+        description: String,
+    },
     /// A report has told why.
     Failed,
 }
@@ -94,6 +98,7 @@ struct Inner {
     /// Counts extensions that have registered or failed, plus one for the discovery.
     settled: watch::Sender<u64>,
     is_ready: AtomicBool,
+    clashes_told: AtomicBool,
     updates: MessageUpdateThrottle,
     /// `session_shutdown` has been sent, by the agent or by [`Hooks::shutdown`].
     shutdown_told: AtomicBool,
@@ -132,6 +137,7 @@ impl ExtensionHost {
             loading: Mutex::default(),
             settled: watch::Sender::new(0),
             is_ready: AtomicBool::new(false),
+            clashes_told: AtomicBool::new(false),
             updates: MessageUpdateThrottle::default(),
             shutdown_told: AtomicBool::new(false),
             has_shut_down: AtomicBool::new(false),
@@ -305,7 +311,7 @@ impl Inner {
             }
             loading.pending == 0
         };
-        if last && !self.is_ready.load(SeqCst) {
+        if last && !self.clashes_told.swap(true, SeqCst) {
             for clash in &self.registry().clashes {
                 clash.extension.report(Severity::Warning, "load", &clash.problem);
             }
@@ -391,9 +397,8 @@ impl Inner {
             return;
         }
         self.notify(&HookNotification::SessionShutdown);
-        let registered = |extension: &Arc<Extension>| {
-            matches!(extension.status(), Some(Status::Registered(_)))
-        };
+        let registered =
+            |extension: &Arc<Extension>| matches!(extension.status(), Some(Status::Registered(_)));
         let extensions = self.extensions();
         let drained = extensions.iter().filter(|e| registered(e)).map(|e| e.drained());
         // Whoever is late is stopped all the same.
@@ -405,6 +410,8 @@ impl Inner {
         }
         // A guest that spins is stopped at its next tick.
         let _ = tokio::time::timeout(STOP_GRACE, join_all(tasks)).await;
+        // A disk that does not answer must not keep the process.
+        let _ = tokio::time::timeout(STOP_GRACE, self.services.log.flushed()).await;
     }
 }
 
@@ -449,7 +456,8 @@ impl Hooks for ExtensionHost {
         // Sent now, not when the future is polled: commands start in the order of these calls.
         let waiter = extension.send(Request::RunCommand, params, kind, "command");
         Box::pin(async move {
-            let report = |error: &str| extension.report_error("command", &format!("/{name}: {error}"));
+            let report =
+                |error: &str| extension.report_error("command", &format!("/{name}: {error}"));
             match waiter.wait(&CancellationToken::new()).await {
                 Ok(Some(Ok(()))) => {}
                 Ok(Some(Err(error))) => report(&error),
@@ -503,6 +511,10 @@ impl Hooks for ExtensionHost {
     ) -> BoxFuture<'a, BeforeAgentStartVerdict> {
         Box::pin(async move {
             self.inner.ready().await;
+            // A run is about to start: its first tool call should find instances.
+            for event in [HookEvent::ToolCall, HookEvent::ToolResult] {
+                self.subscribers(event).iter().for_each(|extension| extension.warm());
+            }
             let subscribers = self.subscribers(HookEvent::BeforeAgentStart);
             dispatch::before_agent_start(&subscribers, event, cancel).await
         })

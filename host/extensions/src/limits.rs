@@ -189,10 +189,7 @@ mod tests {
     #[test]
     fn text_over_its_cap_is_cut_between_characters_and_says_so() {
         assert_eq!(truncated("abc".into(), 3), "abc");
-        assert_eq!(
-            truncated("aé-".into(), 2),
-            "a [... 3 bytes over the limit of 2 dropped]"
-        );
+        assert_eq!(truncated("aé-".into(), 2), "a [... 3 bytes over the limit of 2 dropped]");
         let line = one_line(&"word\n\t".repeat(2_000));
         assert!(line.len() <= MAX_ERROR_BYTES && !line.contains('\n'), "{}", line.len());
     }

@@ -12,6 +12,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::sync::oneshot;
+
 use crate::limits::{MAX_LOG_LINE_BYTES, truncated};
 
 /// Lines that wait for the disk; what comes on top is dropped and counted.
@@ -42,44 +44,69 @@ impl fmt::Display for Level {
     }
 }
 
+#[derive(Debug)]
+enum Entry {
+    Line(Vec<u8>),
+    /// Answered when everything before it is in the file.
+    Flush(oneshot::Sender<()>),
+}
+
 /// Writes lines to the log; the file is created with the first one.
 #[derive(Debug)]
 pub(crate) struct LogFile {
     path: PathBuf,
-    lines: OnceLock<Option<SyncSender<Vec<u8>>>>,
+    entries: OnceLock<Option<SyncSender<Entry>>>,
     dropped: Arc<AtomicU64>,
 }
 
 impl LogFile {
     pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, lines: OnceLock::new(), dropped: Arc::default() }
+        Self { path, entries: OnceLock::new(), dropped: Arc::default() }
     }
 
     pub(crate) fn write(&self, extension: &str, level: Level, text: &str) {
         let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let text = truncated(text.replace(['\n', '\r'], "\\n"), MAX_LOG_LINE_BYTES);
         let line = format!("{millis} {level} [{extension}] {text}\n").into_bytes();
-        let lines = self.lines.get_or_init(|| {
+        let entries = self.entries.get_or_init(|| {
             let (sender, receiver) = sync_channel(QUEUED_LINES);
             let path = self.path.clone();
             let dropped = Arc::clone(&self.dropped);
             let spawned = thread::Builder::new()
                 .name("wharf-log".into())
-                .spawn(move || write_lines(&path, &receiver, &dropped));
+                .spawn(move || write_entries(&path, &receiver, &dropped));
             spawned.is_ok().then_some(sender)
         });
-        if let Some(lines) = lines
-            && lines.try_send(line).is_err()
+        if let Some(entries) = entries
+            && entries.try_send(Entry::Line(line)).is_err()
         {
             self.dropped.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Completes when everything so far is in the file.
+    pub(crate) async fn flushed(&self) {
+        let Some(Some(entries)) = self.entries.get() else { return };
+        let (done, flushed) = oneshot::channel();
+        if entries.try_send(Entry::Flush(done)).is_ok() {
+            // The writer has ended: there is nothing to wait for.
+            let _ = flushed.await;
         }
     }
 }
 
 /// Ends when the sender is gone. A log that cannot be written is not worth a failure.
-fn write_lines(path: &Path, lines: &Receiver<Vec<u8>>, dropped: &AtomicU64) {
+fn write_entries(path: &Path, entries: &Receiver<Entry>, dropped: &AtomicU64) {
     let mut log = open(path).ok();
-    for line in lines {
+    for entry in entries {
+        let line = match entry {
+            Entry::Line(line) => line,
+            Entry::Flush(done) => {
+                // Whoever waited may have given up.
+                let _ = done.send(());
+                continue;
+            }
+        };
         let lost = dropped.swap(0, Relaxed);
         let note = if lost > 0 { format!("... {lost} lines dropped\n") } else { String::new() };
         if let Some((file, size)) = &mut log {
@@ -106,4 +133,27 @@ fn rotate(path: &Path) -> io::Result<(File, u64)> {
     old.push(".old");
     fs::rename(path, old)?;
     open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_whole_capped_and_in_order() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("deep/extensions.log");
+        let log = LogFile::new(path.clone());
+        log.flushed().await;
+        assert!(!path.exists(), "nothing was logged yet");
+        log.write("a", Level::Stdout, "one\ntwo");
+        log.write("b", Level::Warn, &"x".repeat(MAX_LOG_LINE_BYTES + 1));
+        log.flushed().await;
+        let text = fs::read_to_string(path).unwrap();
+        let lines: Vec<_> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
+        assert_eq!(lines[0], "stdout [a] one\\ntwo");
+        assert!(lines[1].starts_with("warn [b] xxx"));
+        assert!(lines[1].ends_with("[... 1 bytes over the limit of 8192 dropped]"), "{}", lines[1]);
+    }
 }

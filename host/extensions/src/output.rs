@@ -43,21 +43,30 @@ impl GuestOutput {
         lines.push(bytes);
     }
 
-    /// The last bytes that were written, from the beginning of a panic message if
-    /// there is one.
+    /// The message of the last panic, or else the last bytes that were written.
     pub(crate) fn tail(&self) -> String {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let text = String::from_utf8_lossy(&lines.tail);
-        let start = text.rfind("panicked at").map_or(0, |at| text[..at].rfind('\n').map_or(0, |n| n + 1));
-        text[start..].trim().to_owned()
+        panic_message(&text).unwrap_or(&text).trim().to_owned()
     }
 }
 
+/// What a panic of Rust's standard library says, without the thread and the hint
+/// about backtraces, which nobody can follow here.
+fn panic_message(text: &str) -> Option<&str> {
+    let message = &text[text.rfind("panicked at ")?..];
+    Some(message.split("\nnote: run with `RUST_BACKTRACE").next().unwrap_or(message))
+}
+
 impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
+    fn keep(&mut self, bytes: &[u8]) {
         self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(STDERR_TAIL_BYTES)..]);
         let excess = self.tail.len().saturating_sub(STDERR_TAIL_BYTES);
         self.tail.drain(..excess);
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.keep(bytes);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             self.partial.extend_from_slice(piece);
             if piece.ends_with(b"\n") || self.partial.len() > MAX_LOG_LINE_BYTES {
@@ -133,5 +142,31 @@ impl OutputStream for GuestOutput {
 
     fn check_write(&mut self) -> StreamResult<usize> {
         Ok(64 * 1024)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tail(writes: &[&str]) -> String {
+        let directory = std::env::temp_dir().join("wharf-no-such-directory");
+        let log = Arc::new(LogFile::new(directory));
+        let output = GuestOutput::new(log, "x".into(), Level::Stderr);
+        if let Ok(mut lines) = output.0.lock() {
+            for bytes in writes {
+                lines.keep(bytes.as_bytes());
+            }
+        }
+        output.tail()
+    }
+
+    #[test]
+    fn the_tail_is_the_panic_message_or_the_last_bytes() {
+        assert_eq!(tail(&["one\n", "two\n"]), "one\ntwo");
+        let panic = "thread 'main' (1) panicked at src/lib.rs:1:2:\nboom\nnote: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        assert_eq!(tail(&["noise\n", panic]), "panicked at src/lib.rs:1:2:\nboom");
+        let long = "x".repeat(STDERR_TAIL_BYTES);
+        assert_eq!(tail(&[&long, "end"]).len(), STDERR_TAIL_BYTES);
     }
 }

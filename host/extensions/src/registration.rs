@@ -351,8 +351,7 @@ mod tests {
     #[test]
     fn names_follow_the_contract() {
         check(|_| {}, None);
-        let id_error =
-            |id| format!("its id {id:?} must be 1 to 64 characters of a-z, 0-9 and -");
+        let id_error = |id| format!("its id {id:?} must be 1 to 64 characters of a-z, 0-9 and -");
         for id in ["", "Gate", "a_b", "ä"] {
             check(|r| r.id = id.into(), Some(&id_error(id)));
         }

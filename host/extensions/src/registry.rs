@@ -152,3 +152,128 @@ impl Registry {
         self.subscribers.get(&event).map_or(&[], Vec::as_slice)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+    use std::path::PathBuf;
+    use std::sync::{Mutex, OnceLock};
+
+    use serde_json::json;
+    use wharf_agent::ui::NoUi;
+
+    use super::*;
+    use crate::bindings::types::Notification;
+    use crate::discovery::Found;
+    use crate::limits::{Limits, MAX_QUEUED_NOTIFICATIONS};
+    use crate::log_file::LogFile;
+    use crate::report::{Report, Reporter};
+    use crate::state::Services;
+
+    #[derive(Debug, Default)]
+    struct Kept(Mutex<Vec<Report>>);
+
+    impl Reporter for Kept {
+        fn report(&self, report: Report) {
+            self.0.lock().unwrap().push(report);
+        }
+    }
+
+    fn extension(
+        id: &str,
+        commands: &[&str],
+        tools: &[(&str, bool)],
+    ) -> (Arc<Extension>, Arc<Kept>) {
+        let kept = Arc::new(Kept::default());
+        let services = Services {
+            ui: Arc::new(NoUi),
+            api: OnceLock::new(),
+            log: Arc::new(LogFile::new(PathBuf::new())),
+            reporter: Arc::clone(&kept) as Arc<dyn Reporter>,
+            cwd: PathBuf::new(),
+            limits: Limits::default(),
+            runtime: tokio::runtime::Handle::current(),
+        };
+        let found = Found { path: format!("/{id}.wasm").into(), name: id.to_owned() };
+        let (extension, mailbox) = Extension::new(found, Arc::new(services));
+        // Kept open: these tests have no actor.
+        std::mem::forget(mailbox);
+        let registration = json!({
+            "id": id, "version": "1", "description": "",
+            "commands": commands.iter().map(|name| json!({"name": name, "description": ""})).collect::<Vec<_>>(),
+            "tools": tools.iter().map(|(name, overrides)| json!({
+                "name": name, "label": "", "description": "", "parameters": {"type": "object"},
+                "prompt_guidelines": [], "sequential": false, "overrides": overrides,
+            })).collect::<Vec<_>>(),
+            "subscriptions": ["tool_call", "context"],
+            "flags": [], "shortcuts": [], "permissions": [],
+        });
+        let registration = serde_json::from_value(registration).unwrap();
+        extension.set_status(Status::Registered(Arc::new(registration)));
+        (extension, kept)
+    }
+
+    fn names(registry: &Registry) -> (Vec<&str>, Vec<&str>) {
+        let commands = registry.commands.iter().map(|c| c.public.name.as_str()).collect();
+        let tools = registry.tools.iter().map(|t| t.name()).collect();
+        (commands, tools)
+    }
+
+    #[tokio::test]
+    async fn commands_that_clash_are_numbered_and_the_plain_name_is_gone() {
+        let (a, _) = extension("a", &["x", "only"], &[]);
+        let (b, _) = extension("b", &["x"], &[]);
+        let registry = Registry::build(&[a, b], &[]);
+        assert_eq!(names(&registry).0, ["x:1", "only", "x:2"]);
+        assert!(registry.command("x").is_none());
+        let second = registry.command("x:2").unwrap();
+        assert_eq!((second.own_name.as_str(), second.extension.name()), ("x", "b"));
+        assert_eq!(registry.subscribers(HookEvent::ToolCall).len(), 2);
+    }
+
+    #[tokio::test]
+    async fn the_first_tool_wins_and_a_built_in_is_replaced_only_on_purpose() {
+        let (a, _) = extension("a", &[], &[("t", false), ("read", false)]);
+        let (b, _) = extension("b", &[], &[("t", false), ("bash", true)]);
+        let registry = Registry::build(&[a, b], &["read".to_owned(), "bash".to_owned()]);
+        assert_eq!(names(&registry).1, ["t", "bash"]);
+        let problems: Vec<_> = registry
+            .clashes
+            .iter()
+            .map(|clash| format!("{}: {}", clash.extension.name(), clash.problem))
+            .filter(|problem| !problem.contains("context"))
+            .collect();
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].starts_with("a: its tool \"read\" is left out"), "{problems:?}");
+        assert_eq!(problems[1], "b: its tool \"t\" is left out: /a.wasm has one of that name");
+    }
+
+    #[tokio::test]
+    async fn an_unknown_subscription_and_a_second_id_are_told() {
+        let (a, _) = extension("a", &["x"], &[]);
+        let (again, _) = extension("a", &["x"], &[]);
+        let registry = Registry::build(&[a, Arc::clone(&again)], &[]);
+        assert_eq!(names(&registry).0, ["x"]);
+        assert!(again.is_shadowed());
+        let problems: Vec<_> =
+            registry.clashes.iter().map(|clash| clash.problem.as_str()).collect();
+        assert_eq!(
+            problems,
+            [
+                "its id \"a\" is taken by /a.wasm; it is not used",
+                "it subscribes to \"context\", which this host does not know",
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn notifications_over_the_queue_are_dropped_and_told_once() {
+        let (extension, kept) = extension("a", &[], &[]);
+        for _ in 0..MAX_QUEUED_NOTIFICATIONS + 10 {
+            extension.notify(HookEvent::TurnStart, Arc::new(Notification::TurnStart));
+        }
+        let reports = kept.0.lock().unwrap();
+        assert_eq!(reports.len(), 1);
+        assert_eq!(reports[0].event, "turn_start");
+    }
+}

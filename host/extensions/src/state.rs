@@ -17,9 +17,7 @@ use wharf_agent::ui::{NoUi, Ui};
 use crate::budget::{BackgroundBudget, Budget, GuestClock, TICK};
 use crate::call::Fail;
 use crate::engine::Runtime;
-use crate::limits::{
-    Limits, MAX_HANDLES, MAX_HOST_CALL_BYTES, MAX_WASI_RESOURCES, MemoryLimiter,
-};
+use crate::limits::{Limits, MAX_HANDLES, MAX_HOST_CALL_BYTES, MAX_WASI_RESOURCES, MemoryLimiter};
 use crate::log_file::{Level, LogFile};
 use crate::output::GuestOutput;
 use crate::report::Reporter;
@@ -125,9 +123,8 @@ impl State {
         mode: Mode,
         clock: Arc<GuestClock>,
     ) -> Store<Self> {
-        let output = |level| {
-            GuestOutput::new(Arc::clone(&services.log), Arc::clone(&extension), level)
-        };
+        let output =
+            |level| GuestOutput::new(Arc::clone(&services.log), Arc::clone(&extension), level);
         let stderr = output(Level::Stderr);
         let wasi = WasiCtx::builder()
             .stdout(output(Level::Stdout))

@@ -10,7 +10,7 @@ use wharf_protocol::model::ModelCost;
 use wharf_protocol::{Model, ThinkingLevel};
 
 use crate::Provider;
-use crate::scripted::{self, ScriptedProvider};
+use crate::scripted::{self, DemoProvider, ScriptedProvider};
 
 /// A choice of a model that cannot be met.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +72,7 @@ impl Registry {
     /// The built-in models: `scripted/demo`, which plays the embedded script.
     pub fn builtin() -> Self {
         let mut registry = Self::default();
-        let demo = Arc::new(ScriptedProvider::demo());
+        let demo = Arc::new(DemoProvider::default());
         registry.add(scripted_model("scripted", "demo", scripted::DEMO_NAME), demo);
         registry
     }

@@ -19,7 +19,7 @@
 //! A request takes the first reply that is not used up and whose `when` matches.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -119,12 +119,6 @@ struct State {
 }
 
 impl ScriptedProvider {
-    /// The embedded demo script.
-    pub fn demo() -> Self {
-        // A test reads the script; here a fault would only mean an empty one.
-        Self::parse(DEMO_NAME, DEMO).unwrap_or_else(|_| Self::from_lines(DEMO_NAME, Vec::new()))
-    }
-
     /// Reads a script file.
     ///
     /// # Errors
@@ -187,6 +181,24 @@ impl ScriptedProvider {
         };
         line.used = !line.reply.repeat;
         Ok(steps(&line.reply, calls))
+    }
+}
+
+/// The embedded demo script. Most runs never play it, so it is read when a first
+/// reply is asked for: start-up must not pay for its patterns.
+#[derive(Debug, Default)]
+pub struct DemoProvider {
+    script: OnceLock<ScriptedProvider>,
+}
+
+impl Provider for DemoProvider {
+    fn stream(&self, request: Request) -> BoxStream<'static, Result<ProviderEvent, ProviderError>> {
+        let read = || {
+            // A test reads the script; here a fault would only mean an empty one.
+            ScriptedProvider::parse(DEMO_NAME, DEMO)
+                .unwrap_or_else(|_| ScriptedProvider::from_lines(DEMO_NAME, Vec::new()))
+        };
+        self.script.get_or_init(read).stream(request)
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::HookEvent;
 
-use crate::call::{Call, CallError, Request};
+use crate::call::{CallError, EventCall, Request};
 use crate::extension::Extension;
 use crate::state::CallKind;
 
@@ -29,7 +29,7 @@ use crate::state::CallKind;
 async fn ask<E, R>(
     extension: &Arc<Extension>,
     event: HookEvent,
-    wrap: fn(Call<(Arc<E>,), Result<R, String>>) -> Request,
+    wrap: fn(EventCall<E, R>) -> Request,
     data: &Arc<E>,
     cancel: &CancellationToken,
 ) -> Option<R>

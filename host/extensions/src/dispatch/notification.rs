@@ -117,9 +117,8 @@ mod tests {
     fn updates_are_thinned_to_twenty_a_second() {
         let throttle = MessageUpdateThrottle::default();
         let start = Instant::now();
-        let admitted = (0..1_000)
-            .filter(|ms| throttle.admits(start + Duration::from_millis(*ms)))
-            .count();
+        let admitted =
+            (0..1_000).filter(|ms| throttle.admits(start + Duration::from_millis(*ms))).count();
         assert_eq!(admitted, 20);
     }
 }

@@ -203,7 +203,10 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_block_or_answer_ends_the_chain() {
-        assert_eq!(check(&[ALLOW, BLOCK, ALLOW], "a").await, ("block no a".into(), vec!["0:a".into(), "1:a".into()]));
+        assert_eq!(
+            check(&[ALLOW, BLOCK, ALLOW], "a").await,
+            ("block no a".into(), vec!["0:a".into(), "1:a".into()])
+        );
         let answer: Handler = |_, _| {
             let output = ToolOutput { content: Vec::new(), details: None };
             Ok(Decision::Answer { output, is_error: false })
@@ -215,9 +218,15 @@ mod tests {
 
     #[tokio::test]
     async fn replacements_chain_and_are_validated() {
-        assert_eq!(check(&[TO_B, ALLOW], "a").await, ("run \"b\"".into(), vec!["0:a".into(), "1:b".into()]));
+        assert_eq!(
+            check(&[TO_B, ALLOW], "a").await,
+            ("run \"b\"".into(), vec!["0:a".into(), "1:b".into()])
+        );
         let invalid: Handler = |_, _| Ok(replace("invalid"));
-        assert_eq!(check(&[invalid, ALLOW], "a").await, ("block not valid".into(), vec!["0:a".into()]));
+        assert_eq!(
+            check(&[invalid, ALLOW], "a").await,
+            ("block not valid".into(), vec!["0:a".into()])
+        );
     }
 
     #[tokio::test]

@@ -18,7 +18,11 @@ impl Host for State {}
 impl HostWithStore<State> for Interfaces {
     async fn wait_for_idle(accessor: &Accessor<State, Self>) -> Result<(), HostError> {
         let (api, cancel) = in_command(accessor, "wait-for-idle")?;
-        until(&cancel, async { Ok(api.wait_for_idle().await) }).await
+        until(&cancel, async {
+            api.wait_for_idle().await;
+            Ok(())
+        })
+        .await
     }
 
     async fn new_session(accessor: &Accessor<State, Self>) -> Result<bool, HostError> {

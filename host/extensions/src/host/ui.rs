@@ -37,7 +37,9 @@ impl HostWithStore<State> for Interfaces {
             return TextAnswer::Cancelled;
         }
         let options = options.into_iter().map(text).collect();
-        text_answer(open(accessor, DialogKind::Select { title: text(title), options }, settings).await)
+        text_answer(
+            open(accessor, DialogKind::Select { title: text(title), options }, settings).await,
+        )
     }
 
     async fn confirm(
@@ -89,9 +91,7 @@ impl HostWithStore<State> for Interfaces {
         };
         let outcome = open(accessor, DialogKind::Ask(question), settings).await;
         let stops_turn = matches!(outcome, DialogOutcome::Cancelled | DialogOutcome::TimedOut);
-        if stops_turn
-            && let Some(api) = accessor.with(|mut access| access.get().api().cloned())
-        {
+        if stops_turn && let Some(api) = accessor.with(|mut access| access.get().api().cloned()) {
             // As the protocol has it: going on without an answer would be a guess.
             api.abort();
         }

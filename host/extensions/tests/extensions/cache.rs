@@ -36,6 +36,8 @@ async fn cached_code_is_used_as_it_is_and_damaged_code_is_compiled_again() {
     assert_eq!(fs::metadata(&code).unwrap().modified().unwrap(), written);
 
     let good = fs::read(&code).unwrap();
+    // A new file: the old one is still mapped.
+    fs::remove_file(&code).unwrap();
     fs::write(&code, &good[..good.len() / 2]).unwrap();
     let third = again(&first, &["heartbeat"]).await;
     third.command("beat 1").await;

@@ -53,8 +53,7 @@ async fn tool_results_are_patched() {
 async fn input_is_transformed_or_handled() {
     let fixture = Fixture::new(&["probe"]).await;
     let verdict = async |text: &str| {
-        let event =
-            InputEvent { text: text.into(), images: Vec::new(), source: InputSource::Rpc };
+        let event = InputEvent { text: text.into(), images: Vec::new(), source: InputSource::Rpc };
         fixture.host.input(event, &CancellationToken::new()).await
     };
     let proceed = |text: &str| InputVerdict::Proceed { text: text.into(), images: Vec::new() };

@@ -1,10 +1,12 @@
 //! Guests that panic, spin, or take all memory: the host and the other extensions
 //! go on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use wharf_agent::hooks::{HookEvent, HookNotification, Hooks, ToolCallVerdict};
 use wharf_extensions::Limits;
+use wharf_protocol::Event;
 
 use crate::support::{Fixture, Setup, patiently, runs};
 
@@ -110,12 +112,48 @@ async fn a_registration_that_fails_is_a_diagnostic_and_blocks_nothing() {
     fixture.command("beat 1").await;
 }
 
+/// More than the memory that `little_memory` leaves a guest: taking it traps.
+fn too_much() -> String {
+    "x".repeat(20 * 1024 * 1024)
+}
+
+fn little_memory() -> Setup {
+    let limits = Limits { memory_bytes: 16 * 1024 * 1024, ..Limits::default() };
+    Setup { limits, ..Setup::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_is_blamed_on_the_call_that_trapped_and_settles_the_others() {
+    let fixture = Fixture::with(&["waiter"], little_memory()).await;
+    let waiting = tokio::spawn(fixture.start_command("wait"));
+    let mut dialog = fixture.ui.dialogs.next().await;
+    let reason = reason(fixture.bash(&too_much()).await);
+    assert!(reason.starts_with("extension waiter failed: "), "{reason}");
+    assert!(!reason.contains("restarted"), "{reason}");
+    dialog.dropped().await;
+    patiently(waiting).await.unwrap();
+    assert!(fixture.report().await.starts_with("tool_call: "));
+    assert!(fixture.reports.0.is_empty(), "one fault, one report");
+    assert_eq!(fixture.bash("ls").await, runs("ls"));
+
+    let asking = fixture.bash("ASK");
+    let (asked, ()) = tokio::join!(asking, async {
+        let mut dialog = fixture.ui.dialogs.next().await;
+        fixture.command(&format!("wait {}", too_much())).await;
+        dialog.dropped().await;
+    });
+    let reason = self::reason(asked);
+    assert!(reason.contains("it was restarted while this call ran"), "{reason}");
+    assert!(fixture.report().await.starts_with("command: /wait: "));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_instance_gets_session_start_again() {
-    // `probe` counts what it is told; nothing in it traps, so the fault is one of memory.
-    let limits = Limits { cancel_grace: Duration::from_millis(20), ..Limits::default() };
-    let fixture = Fixture::with(&["probe"], Setup { limits, ..Setup::default() }).await;
+    let fixture = Fixture::with(&["probe"], little_memory()).await;
     fixture.host.notify(HookNotification::SessionStart);
+    fixture.host.notify(HookNotification::Wire(Arc::new(Event::TurnStart)));
+    fixture.command(&format!("counts {}", too_much())).await;
+    assert!(fixture.report().await.starts_with("command: /counts: "));
     fixture.command("counts").await;
     assert_eq!(fixture.ui.notified().await, r#"{"session_start":1}"#);
 }

@@ -29,8 +29,16 @@ async fn files_that_are_no_extension_are_told_apart() {
     for (name, content, expected) in [
         ("text.wasm", b"hello".as_slice(), "is no WebAssembly file"),
         ("module.wasm", b"\0asm\x01\0\0\0", "is a core WebAssembly module, not a component"),
-        ("half.wasm", &component[..component.len() / 2], "is no valid component, perhaps truncated"),
-        ("empty.wasm", b"\0asm\x0d\0\x01\0", "is a WebAssembly component but not a Wharf extension"),
+        (
+            "half.wasm",
+            &component[..component.len() / 2],
+            "is no valid component, perhaps truncated",
+        ),
+        (
+            "empty.wasm",
+            b"\0asm\x0d\0\x01\0",
+            "is a WebAssembly component but not a Wharf extension",
+        ),
     ] {
         let error = failing(name, content).await;
         assert!(error.contains(expected), "{error}");
@@ -61,7 +69,10 @@ async fn the_second_extension_with_an_id_is_left_out() {
     let fixture = Fixture::start(vec![guest("heartbeat"), copy.clone()], Setup::default());
     patiently(fixture.host.ready()).await;
     let report = fixture.reports.0.next().await;
-    assert_eq!((report.severity, report.extension_path), (Severity::Warning, copy.canonicalize().unwrap()));
+    assert_eq!(
+        (report.severity, report.extension_path),
+        (Severity::Warning, copy.canonicalize().unwrap())
+    );
     assert!(report.error.starts_with("its id \"heartbeat\" is taken by "), "{}", report.error);
     assert_eq!(fixture.host.commands().len(), 1);
     fixture.command("beat 1").await;

@@ -109,7 +109,8 @@ pub(crate) struct FakeUi {
 impl FakeUi {
     pub(crate) async fn notified(&self) -> String {
         loop {
-            if let UiUpdate::Notify { message, kind: NotifyKind::Info } = self.updates.next().await {
+            if let UiUpdate::Notify { message, kind: NotifyKind::Info } = self.updates.next().await
+            {
                 return message;
             }
         }
@@ -206,7 +207,11 @@ impl HostApi for FakeApi {
         self.note(format!("{} {deliver:?} {trigger_turn}", message.custom_type));
         Ok(())
     }
-    fn append_entry(&self, custom_type: String, data: Option<Value>) -> Result<String, HostApiError> {
+    fn append_entry(
+        &self,
+        custom_type: String,
+        data: Option<Value>,
+    ) -> Result<String, HostApiError> {
         Ok(self.session.append_custom(&custom_type, data).0.to_string())
     }
     fn set_session_name(&self, name: String) -> Result<(), HostApiError> {
