@@ -111,10 +111,7 @@ fn permission_gate_lets_yes_run_and_blocks_a_cancelled_dialog() {
     wharf.answer(&dialog, json!({"cancelled": true}));
     let results = results(&rest_of_run(&mut wharf));
     assert!(!results[0].1, "{results:?}");
-    assert_eq!(
-        results[1],
-        ("Dangerous command blocked (confirmation cancelled)".to_owned(), true)
-    );
+    assert_eq!(results[1], ("Dangerous command blocked (confirmation cancelled)".to_owned(), true));
     assert!(env.project().join("second/kept.txt").exists());
     assert_eq!(wharf.finish().code, Some(0));
 }
@@ -123,8 +120,12 @@ fn permission_gate_lets_yes_run_and_blocks_a_cancelled_dialog() {
 fn permission_gate_does_not_ask_about_harmless_commands() {
     let env = Env::new();
     let harmless = [
-        "ls", "echo sudoku", "sudoku() { echo ok; }; sudoku", "touch a b && rm a && rm -f b",
-        "chmod 755 .", "grep -rf /dev/null . || true",
+        "ls",
+        "echo sudoku",
+        "sudoku() { echo ok; }; sudoku",
+        "touch a b && rm a && rm -f b",
+        "chmod 755 .",
+        "grep -rf /dev/null . || true",
     ];
     let mut replies: Vec<Value> = harmless.iter().map(|command| bash(command)).collect();
     replies.push(says("done"));
@@ -171,8 +172,14 @@ fn guarded(env: &Env) -> Vec<String> {
     symlink(".git", env.project().join("gitlink")).unwrap();
     let absolute = env.project().join(".env").display().to_string();
     let relative = [
-        ".env", "./.env", "sub/../.env", "link", ".git/config", "gitlink/config",
-        "node_modules/x/index.js", "sub/../node_modules/x/index.js",
+        ".env",
+        "./.env",
+        "sub/../.env",
+        "link",
+        ".git/config",
+        "gitlink/config",
+        "node_modules/x/index.js",
+        "sub/../node_modules/x/index.js",
     ];
     relative.map(str::to_owned).into_iter().chain([absolute]).collect()
 }

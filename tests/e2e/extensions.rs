@@ -171,10 +171,8 @@ fn the_first_of_two_tools_wins_and_both_are_named() {
 #[test]
 fn a_built_in_tool_is_not_replaced_by_its_name_alone() {
     let env = Env::new();
-    let model = env.script(&[
-        call("write", &json!({"path": "a.txt", "content": "x"})),
-        says("done"),
-    ]);
+    let model =
+        env.script(&[call("write", &json!({"path": "a.txt", "content": "x"})), says("done")]);
     env.write("writer.wasm", patched(&bytes("hello"), "greet", "write"));
     let mut wharf = env.rpc(&["--model", &model, "-e", "writer.wasm"]);
     let run = wharf.run("go");
@@ -234,6 +232,7 @@ fn cache_files(env: &Env) -> BTreeMap<PathBuf, SystemTime> {
 fn assert_greets(env: &Env) {
     let model = env.script(&[call("greet", &json!({"name": "Ada"})), says("done")]);
     let mut wharf = env.rpc_with(&["hello"], &model);
+    assert_eq!(commands(&mut wharf), ["hello"]);
     assert_eq!(notice(&mut wharf, "/hello"), "Hello, world!");
     let run = wharf.run("go");
     assert_eq!(text(messages(&run, "toolResult")[0]), "Hello, Ada!");
@@ -298,8 +297,8 @@ fn damaged_cache_files_are_made_anew() {
     assert_eq!(cache_files(&env), before, "the cache was not repaired");
 }
 
-/// Flips a few bits of one cache file, a number of times; the extension works each time.
-fn flip_bits(suffix: &str) {
+/// Flips bits of one cache file, a number of times; the extension works each time.
+fn flip_bits(suffix: &str, bits: usize) {
     let env = Env::new();
     assert_greets(&env);
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -314,7 +313,7 @@ fn flip_bits(suffix: &str) {
         let files = cache_files(&env);
         let file = files.keys().find(|file| file.extension().unwrap() == suffix).unwrap();
         let mut content = std::fs::read(file).unwrap();
-        for _ in 0..8 {
+        for _ in 0..bits {
             let at = draw(content.len());
             content[at] ^= 1 << draw(8);
         }
@@ -326,13 +325,22 @@ fn flip_bits(suffix: &str) {
 /// A disk that turns bits must not make machine code of them.
 #[test]
 fn flipped_bits_in_compiled_code_do_no_harm() {
-    flip_bits("cwasm");
+    flip_bits("cwasm", 8);
 }
 
-/// Nor must it make an extension offer something else.
+/// Nor must it make an extension offer something else. (One bit: it is still JSON.)
 #[test]
 fn flipped_bits_in_a_registration_do_no_harm() {
-    flip_bits("json");
+    flip_bits("json", 1);
+    let env = Env::new();
+    assert_greets(&env);
+    // What is left is sound JSON, and a registration, of something else.
+    for file in cache_files(&env).keys() {
+        if let Ok(registration) = std::fs::read_to_string(file) {
+            std::fs::write(file, registration.replace("\"hello\"", "\"iello\"")).unwrap();
+        }
+    }
+    assert_greets(&env);
 }
 
 #[test]
@@ -439,7 +447,8 @@ fn a_patched_result_is_seen_everywhere() {
     let file = wharf.data(json!({"type": "get_state"}))["sessionFile"].as_str().unwrap().to_owned();
     let stored = std::fs::read_to_string(file).unwrap();
     let in_file = stored.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let result = in_file.into_iter().find(|entry| entry["message"]["role"] == "toolResult").unwrap();
+    let result =
+        in_file.into_iter().find(|entry| entry["message"]["role"] == "toolResult").unwrap();
     assert_eq!(result["message"]["content"], content);
 }
 
@@ -573,7 +582,10 @@ fn an_extension_writes_to_the_session() {
     let entries: Vec<Value> =
         stored.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| entries.iter().filter(|entry| entry["type"] == kind).collect::<Vec<_>>();
-    assert_eq!((&of("custom")[0]["customType"], &of("custom")[0]["data"]), (&json!("mark"), &json!({"n": 1})));
+    assert_eq!(
+        (&of("custom")[0]["customType"], &of("custom")[0]["data"]),
+        (&json!("mark"), &json!({"n": 1}))
+    );
     assert_eq!(of("session_info")[0]["name"], "A name");
     assert_eq!(of("label")[0]["targetId"], id);
     assert_eq!(of("label")[0]["label"], "here");

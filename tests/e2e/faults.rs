@@ -157,9 +157,11 @@ fn a_heartbeat_answers_while_a_tool_call_handler_loops() {
         assert_alive(&mut wharf, beat);
     }
     assert_eq!(wharf.data(json!({"type": "get_state"}))["isStreaming"], true);
-    assert!(wharf.passed().all(|line| {
-        line["type"] != "extension_error" && line["type"] != "tool_execution_end"
-    }));
+    assert!(
+        wharf.passed().all(|line| {
+            line["type"] != "extension_error" && line["type"] != "tool_execution_end"
+        })
+    );
     // The person can stop the run though its guard never comes back.
     assert_eq!(wharf.request(json!({"type": "abort"}))["success"], true);
     wharf.wait_event("agent_end");
@@ -178,10 +180,46 @@ fn a_command_behind_a_looping_one_is_not_lost() {
     let exit = wharf.finish();
     assert_eq!(exit.code, Some(0));
     let is_served = exit.rest.iter().any(|line| line["message"] == "still here");
-    let is_told = errors(&exit.rest)
-        .iter()
-        .any(|error| error["error"].as_str().unwrap().contains("/still"));
+    let is_told =
+        errors(&exit.rest).iter().any(|error| error["error"].as_str().unwrap().contains("/still"));
     assert!(is_served || is_told, "{}", exit.transcript);
+}
+
+/// A guard whose instance dies under it has judged nothing.
+#[test]
+fn a_tool_call_behind_a_looping_command_is_judged_or_fails_closed() {
+    let env = quick();
+    let model = env.script(&[bash("echo calm"), says("done")]);
+    let mut wharf = env.rpc_with(&["spins"], &model);
+    wharf.prompt("/still");
+    wharf.wait_notify();
+    wharf.send(&json!({"type": "prompt", "message": "/spin"}));
+    let run = wharf.run("go");
+    let results = results(&run);
+    let [(text, is_error)] = &results[..] else { panic!("{results:?}") };
+    let is_judged = !is_error && text == "calm\n";
+    let is_closed = *is_error && text.contains("spins failed");
+    assert!(is_judged || is_closed, "{text}");
+    assert_eq!(wharf.data(json!({"type": "get_last_assistant_text"}))["text"], "done");
+    assert_eq!(wharf.finish().code, Some(0));
+}
+
+/// Neither a loop nor its budget of ten minutes holds the exit.
+#[test]
+fn a_looping_guest_does_not_hold_the_exit() {
+    let env = patient();
+    let model = env.script(&[bash("echo SPIN"), says("never")]);
+    let mut wharf = env.rpc_with(&["spins"], &model);
+    wharf.prompt("go");
+    wharf.wait_event("tool_execution_start");
+    let pid = rustix::process::Pid::from_raw(i32::try_from(wharf.pid()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let exit = wharf.wait_exit();
+    assert!(exit.code.is_some(), "it ended by itself: {exit:?}");
+
+    let mut wharf = env.rpc_with(&["spins"], "scripted/demo");
+    wharf.prompt("/spin");
+    assert_eq!(wharf.finish().code, Some(0));
 }
 
 #[test]
@@ -236,8 +274,12 @@ fn registrations_that_fail_are_told_and_leave_the_others_alone() {
     let mut wharf = env.rpc_with(&guests, "scripted/demo");
     // Names of commands are known when every registration has settled.
     let commands = wharf.data(json!({"type": "get_commands"}));
-    let names: Vec<&str> =
-        commands["commands"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    let names: Vec<&str> = commands["commands"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["name"].as_str().unwrap())
+        .collect();
     assert_eq!(names, ["hello", "beat"]);
     let error = wharf.wait_extension_error("spins_register.wasm");
     assert_eq!(error["event"], "register");
@@ -314,7 +356,12 @@ fn a_run_with_every_bad_extension_and_a_good_guard_goes_on() {
     let env = quick();
     let model = env.script(&[bash("sudo id"), bash("echo calm"), says("done")]);
     let guests = [
-        "panics", "spins", "grows", "newer-api", "panics-register", "spins-register",
+        "panics",
+        "spins",
+        "grows",
+        "newer-api",
+        "panics-register",
+        "spins-register",
         "permission-gate",
     ];
     let mut wharf = env.rpc_with(&guests, &model);
@@ -322,10 +369,7 @@ fn a_run_with_every_bad_extension_and_a_good_guard_goes_on() {
     let dialog = wharf.wait_ui("select");
     wharf.answer(&dialog, json!({"value": "No"}));
     let run = wharf.until("agent_end", |line| line["type"] == "agent_end");
-    assert_eq!(
-        results(&run),
-        [("Blocked by user".to_owned(), true), ("calm\n".to_owned(), false)]
-    );
+    assert_eq!(results(&run), [("Blocked by user".to_owned(), true), ("calm\n".to_owned(), false)]);
     assert_eq!(wharf.finish().code, Some(0));
 }
 
@@ -360,12 +404,8 @@ fn a_flood_of_notices_reaches_a_slow_reader_whole() {
     for name in ["floods", "heartbeat"] {
         command.arg("-e").arg(guest(name));
     }
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     // A small buffer, and nothing read ahead of what the test looks at.
     let mut stdout = BufReader::with_capacity(1024, child.stdout.take().unwrap());

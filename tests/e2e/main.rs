@@ -3,9 +3,24 @@
 
 mod aborts;
 mod commands;
+mod crash;
+mod demo;
 mod dialogs;
+mod examples;
+mod extensions;
+mod faults;
+mod input;
+mod interleaving;
+mod life;
+mod modes;
 mod order;
 mod overlap;
 mod processes;
 mod protocol;
 mod queueing;
+mod readme;
+mod resources;
+mod sessions;
+mod tools;
+mod trust;
+mod updates;

@@ -88,45 +88,74 @@ fn two_prompts_in_one_write_when_the_first_is_served_at_once() {
     }
 }
 
-#[test]
-fn a_prompt_and_a_follow_up_in_one_write() {
+/// Writes a prompt and another message in one write, while the first reply still
+/// needs its tool.
+fn prompt_and(kind: &str) -> Exit {
     let env = Env::new();
-    let model = env.script(&[says("one"), says("two")]);
+    let model = env.script(&[bash(HOLD), says("one"), says("two")]);
     let mut wharf = env.rpc_with(&[], &model);
     wharf.send_raw(&lines(&[
         json!({"id": "a", "type": "prompt", "message": "first"}),
-        json!({"id": "b", "type": "follow_up", "message": "second"}),
+        json!({"id": "b", "type": kind, "message": "second"}),
     ]));
+    wharf.wait_event("tool_execution_start");
+    env.write("go", "");
     let exit = wharf.finish();
-    assert_eq!(response(&exit, "a")["success"], true);
-    assert_eq!(response(&exit, "b")["success"], true);
+    for id in ["a", "b"] {
+        assert_eq!(response(&exit, id)["success"], true, "{}", exit.transcript);
+    }
+    assert_eq!(assert_documented_order(&exit.all), 1, "it stays one run: {}", exit.transcript);
+    exit
+}
+
+/// The outline without responses and tool events.
+fn conversation(exit: &Exit) -> Vec<String> {
+    outline(&exit.all)
+        .into_iter()
+        .filter(|line| line != "response" && !line.starts_with("tool"))
+        .collect()
+}
+
+#[test]
+fn a_prompt_and_a_follow_up_in_one_write() {
     assert_eq!(
-        outline(&exit.all[2..]),
+        conversation(&prompt_and("follow_up")),
         [
-            "agent_start", "turn_start", "user: first", "assistant: one", "turn_end",
+            "agent_start", "turn_start", "user: first", "assistant: ", "turn_end",
+            "turn_start", "assistant: one", "turn_end",
             "user: second", "turn_start", "assistant: two", "turn_end", "agent_end",
-        ],
-        "{}",
-        exit.transcript
+        ]
     );
-    assert_documented_order(&exit.all);
 }
 
 #[test]
 fn a_prompt_and_a_steering_message_in_one_write() {
-    let env = Env::new();
-    let model = env.script(&[says("one"), says("two")]);
-    let mut wharf = env.rpc_with(&[], &model);
-    wharf.send_raw(&lines(&[
-        json!({"id": "a", "type": "prompt", "message": "first"}),
-        json!({"id": "b", "type": "steer", "message": "second"}),
-    ]));
-    let exit = wharf.finish();
-    assert_eq!(response(&exit, "a")["success"], true);
-    assert_eq!(response(&exit, "b")["success"], true);
-    assert_eq!(texts(&exit.all, "user"), ["first", "second"], "{}", exit.transcript);
-    assert_eq!(texts(&exit.all, "assistant"), ["one", "two"], "{}", exit.transcript);
-    assert_eq!(assert_documented_order(&exit.all), 1, "a steered run stays one run");
+    assert_eq!(
+        conversation(&prompt_and("steer")),
+        [
+            "agent_start", "turn_start", "user: first", "assistant: ", "turn_end",
+            "user: second", "turn_start", "assistant: one", "turn_end", "agent_end",
+        ]
+    );
+}
+
+#[test]
+fn a_message_in_the_same_write_as_a_prompt_that_is_served_at_once() {
+    for kind in ["follow_up", "steer"] {
+        let env = Env::new();
+        let model = env.script(&[says("one"), says("two")]);
+        let mut wharf = env.rpc_with(&[], &model);
+        wharf.send_raw(&lines(&[
+            json!({"id": "a", "type": "prompt", "message": "first"}),
+            json!({"id": "b", "type": kind, "message": "second"}),
+        ]));
+        let exit = wharf.finish();
+        assert_eq!(response(&exit, "a")["success"], true);
+        assert_eq!(response(&exit, "b")["success"], true);
+        assert_eq!(texts(&exit.all, "user"), ["first", "second"], "{}", exit.transcript);
+        assert_eq!(texts(&exit.all, "assistant"), ["one", "two"], "{}", exit.transcript);
+        assert_documented_order(&exit.all);
+    }
 }
 
 #[test]

@@ -10,8 +10,17 @@
 mod env;
 mod process;
 pub mod script;
+mod session_file;
 mod transcript;
 
 pub use env::{Env, binary, guest};
 pub use process::{Exit, Wharf};
+pub use session_file::SessionFile;
 pub use transcript::{Direction, normalise};
+
+/// Tells whoever runs the tests something: that a part was skipped, and why.
+pub fn note(text: impl std::fmt::Display) {
+    use std::io::Write as _;
+    // Nobody may be reading; the test goes on.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -38,8 +38,18 @@ enum Task {
     },
 }
 
-fn main() -> Result<ExitCode> {
-    let task = Cli::parse().task;
+fn main() -> ExitCode {
+    match perform(Cli::parse().task) {
+        Ok(code) => code,
+        Err(error) => {
+            // Nobody may be reading; the exit code says it too.
+            let _ = writeln!(std::io::stderr(), "error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn perform(task: Task) -> Result<ExitCode> {
     let workspace = Workspace::find()?;
     let done = match task {
         Task::Demo(args) => demo::run(&workspace, &args),

@@ -66,7 +66,8 @@ pub(crate) fn test(workspace: &Workspace, args: &TestArgs) -> Result<ExitCode> {
         say(
             "cargo-nextest is not installed; cargo test runs the same tests, one binary after the other",
         );
-        tests.args(["test", "--workspace", "--tests", "--no-fail-fast", "--"]).args(&args.args);
+        let filters = args.args.iter().filter(|arg| *arg != "--");
+        tests.args(["test", "--workspace", "--tests", "--no-fail-fast", "--"]).args(filters);
     }
     say(format_args!("$ {}", shown(&tests)));
     let status = env

@@ -84,7 +84,12 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         cache_dir: agent_dir.cache().join("components"),
         log_file: agent_dir.log_file(),
         cwd: cwd.clone(),
-        limits: limits(&resources.settings),
+        limits: limits(&resources.settings, "*"),
+        own_limits: resources
+            .settings
+            .limited_extensions()
+            .map(|name| (name.to_owned(), limits(&resources.settings, name)))
+            .collect(),
         built_in_tools: tools.iter().map(|tool| tool.spec().name.clone()).collect(),
         ui,
         reporter: Arc::new(FrontReporter(front.clone())),
@@ -243,9 +248,10 @@ fn sources(args: &RunArgs, place: &Place<'_>, settings: &Settings, trusted: bool
     }
 }
 
-fn limits(settings: &Settings) -> Limits {
+/// The limits of one extension; `*` is any that has none of its own.
+fn limits(settings: &Settings, name: &str) -> Limits {
     let mut limits = Limits::default();
-    let set = settings.extension("*").limits;
+    let set = settings.extension(name).limits;
     if let Some(millis) = set.event_budget_ms {
         limits.event_budget = Duration::from_millis(millis.get());
     }

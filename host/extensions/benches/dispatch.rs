@@ -68,6 +68,7 @@ fn start(runtime: &Runtime, directory: &Path, explicit: Vec<PathBuf>) -> Arc<Ext
         log_file: directory.join("log"),
         cwd: directory.to_owned(),
         limits: Limits::default(),
+        own_limits: std::collections::HashMap::default(),
         built_in_tools: Vec::new(),
         ui: Arc::new(Quiet),
         reporter: Arc::new(Quiet),

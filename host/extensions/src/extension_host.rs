@@ -1,9 +1,10 @@
 //! The extensions of one process: loads them in the background and answers the
 //! agent's hooks.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join_all};
@@ -48,6 +49,8 @@ pub struct ExtensionHostOptions {
     pub log_file: PathBuf,
     pub cwd: PathBuf,
     pub limits: Limits,
+    /// Limits of extensions that have their own, by name (file stem or folder).
+    pub own_limits: HashMap<String, Limits>,
     /// Names that an extension's tool takes only with `overrides`.
     pub built_in_tools: Vec<String>,
     pub ui: Arc<dyn Ui>,
@@ -123,11 +126,12 @@ impl ExtensionHost {
     pub fn start(options: ExtensionHostOptions) -> Arc<Self> {
         let services = Arc::new(Services {
             ui: options.ui,
-            api: OnceLock::new(),
+            api: Arc::default(),
             log: Arc::new(LogFile::new(options.log_file)),
             reporter: options.reporter,
             cwd: options.cwd,
             limits: options.limits,
+            own_limits: Arc::new(options.own_limits),
             runtime: options.runtime.clone(),
         });
         let inner = Arc::new(Inner {
@@ -252,7 +256,8 @@ impl Inner {
         let mut extensions = Vec::new();
         let mut mailboxes = Vec::new();
         for found in found {
-            let (extension, mailbox) = Extension::new(found, Arc::clone(&self.services));
+            let services = self.services.of(&found.name);
+            let (extension, mailbox) = Extension::new(found, services);
             extensions.push(Arc::clone(&extension));
             mailboxes.push((extension, mailbox));
         }

@@ -212,7 +212,7 @@ impl Loader {
         let clock = GuestClock::new();
         let mut store = State::store(
             &runtime,
-            Arc::clone(&self.services),
+            self.services.of(&found.name),
             found.name.as_str().into(),
             Mode::Registering,
             Arc::clone(&clock),

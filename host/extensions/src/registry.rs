@@ -157,7 +157,7 @@ impl Registry {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
     use std::path::PathBuf;
-    use std::sync::{Mutex, OnceLock};
+    use std::sync::Mutex;
 
     use serde_json::json;
     use wharf_agent::ui::NoUi;
@@ -187,11 +187,12 @@ mod tests {
         let kept = Arc::new(Kept::default());
         let services = Services {
             ui: Arc::new(NoUi),
-            api: OnceLock::new(),
+            api: Arc::default(),
             log: Arc::new(LogFile::new(PathBuf::new())),
             reporter: Arc::clone(&kept) as Arc<dyn Reporter>,
             cwd: PathBuf::new(),
             limits: Limits::default(),
+            own_limits: Arc::default(),
             runtime: tokio::runtime::Handle::current(),
         };
         let found = Found { path: format!("/{id}.wasm").into(), name: id.to_owned() };

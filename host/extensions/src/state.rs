@@ -23,16 +23,29 @@ use crate::output::GuestOutput;
 use crate::report::Reporter;
 
 /// What every extension of a host shares.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Services {
     pub(crate) ui: Arc<dyn Ui>,
     /// Comes later than the extensions: the agent needs their hooks first.
-    pub(crate) api: OnceLock<Arc<dyn HostApi>>,
+    pub(crate) api: Arc<OnceLock<Arc<dyn HostApi>>>,
     pub(crate) log: Arc<LogFile>,
     pub(crate) reporter: Arc<dyn Reporter>,
     pub(crate) cwd: PathBuf,
+    /// Of all extensions, or of one: see [`Self::of`].
     pub(crate) limits: Limits,
+    /// Limits of extensions that have their own, by name.
+    pub(crate) own_limits: Arc<HashMap<String, Limits>>,
     pub(crate) runtime: tokio::runtime::Handle,
+}
+
+impl Services {
+    /// The same services under the limits of the extension of this name.
+    pub(crate) fn of(self: &Arc<Self>, name: &str) -> Arc<Self> {
+        match self.own_limits.get(name) {
+            None => Arc::clone(self),
+            Some(limits) => Arc::new(Self { limits: *limits, ..Self::clone(self) }),
+        }
+    }
 }
 
 /// Why a call was made; decides what the guest may do meanwhile.

@@ -18,6 +18,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// What wharf may take to end after its output has.
 const EXIT_LIMIT: Duration = Duration::from_secs(10);
 
+/// What a process that still holds standard error open may cost.
+const LAST_WORDS_LIMIT: Duration = Duration::from_secs(2);
+
 enum Output {
     Line(String),
     Error(String),
@@ -117,11 +120,25 @@ impl Client {
                     ensure!(line["success"] != false, "a command failed: {line}");
                     return Ok(Some(line));
                 }
-                Ok(Output::End) | Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(Output::End) => {
+                    self.last_words();
+                    return Ok(None);
+                }
+                Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {
                     bail!("{what} did not come within {} seconds", LIMIT.as_secs())
                 }
             }
+        }
+    }
+
+    /// Shows what is left on standard error when standard output has ended: most of
+    /// the time that is why.
+    fn last_words(&self) {
+        let deadline = Instant::now() + LAST_WORDS_LIMIT;
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while let Ok(Output::Error(line)) = self.output.recv_timeout(left()) {
+            self.screen.error_line(&line);
         }
     }
 

@@ -90,7 +90,11 @@ fn parts(value: &Value) -> Vec<Part> {
 fn collect(value: &Value, pointer: String, all: &mut Vec<Part>) {
     let bytes = rendered(value).len();
     let least = match value {
-        Value::Object(fields) if bytes > OBJECT_HEAD && !fields.keys().any(is_rest) => OBJECT_HEAD,
+        Value::Object(fields)
+            if bytes > OBJECT_HEAD && !fields.keys().any(|name| is_rest(name)) =>
+        {
+            OBJECT_HEAD
+        }
         Value::Object(_) | Value::Array(_) => SMALLEST,
         Value::String(text) if !text.starts_with(MARK) => SMALLEST,
         _ => return,
@@ -103,7 +107,7 @@ fn collect(value: &Value, pointer: String, all: &mut Vec<Part>) {
     }
 }
 
-fn is_rest(name: &String) -> bool {
+fn is_rest(name: &str) -> bool {
     name.ends_with(REST)
 }
 

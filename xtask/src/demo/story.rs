@@ -53,10 +53,14 @@ impl Story {
 
     /// Waits for a dialog; gives it with the lines before it.
     fn dialog(&mut self, method: &str) -> Result<(Value, Vec<Value>)> {
-        let mut lines = self.client.until(&format!("a {method} dialog"), |line| {
-            line["type"] == "extension_ui_request" && line["method"] == method
-        })?;
+        let what = format!("a {method} dialog");
+        let is_dialog =
+            |line: &Value| line["type"] == "extension_ui_request" && line["method"] == method;
+        let is_too_late =
+            |line: &Value| line["type"] == "response" || line["type"] == "tool_execution_end";
+        let mut lines = self.client.until(&what, |line| is_dialog(line) || is_too_late(line))?;
         let dialog = lines.pop().context("no dialog")?;
+        ensure!(is_dialog(&dialog), "nobody was asked: {what} should come before {dialog}");
         Ok((dialog, lines))
     }
 

@@ -182,6 +182,11 @@ impl Settings {
         disabled.map(|(name, _)| name.clone()).collect()
     }
 
+    /// Names of extensions that settings say something of.
+    pub fn limited_extensions(&self) -> impl Iterator<Item = &str> {
+        self.extension_settings.keys().map(String::as_str).filter(|name| *name != ANY_EXTENSION)
+    }
+
     /// What holds for the extension of this name: its own values over those of `"*"`.
     pub fn extension(&self, name: &str) -> ExtensionSettings {
         let named = |name| self.extension_settings.get(name).cloned().unwrap_or_default();

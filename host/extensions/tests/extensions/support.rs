@@ -279,6 +279,7 @@ impl Fixture {
             log_file: directory.path().join("extensions.log"),
             cwd: PathBuf::from("/project"),
             limits: setup.limits,
+            own_limits: std::collections::HashMap::default(),
             built_in_tools: setup.built_in_tools,
             ui: Arc::clone(&ui) as Arc<dyn Ui>,
             reporter: Arc::clone(&reports) as Arc<dyn Reporter>,
