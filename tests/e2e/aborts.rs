@@ -55,7 +55,8 @@ fn abort_in_the_middle_of_a_reply() {
 #[test]
 fn abort_before_the_first_delta() {
     let env = Env::new();
-    let late = json!({"delayMs": 600_000, "content": [{"type": "text", "text": "never"}]});
+    let late =
+        json!({"when": "^hi$", "delayMs": 600_000, "content": [{"type": "text", "text": "never"}]});
     let model = env.script(&[late, says("again")]);
     let mut wharf = env.rpc_with(&[], &model);
     wharf.prompt("hi");
@@ -70,7 +71,7 @@ fn abort_before_the_first_delta() {
 #[test]
 fn abort_in_the_middle_of_a_tool_call_of_the_model() {
     let env = Env::new();
-    let half = json!({"delayMs": 20, "chunkChars": 1, "content": [{
+    let half = json!({"when": "^hi$", "delayMs": 20, "chunkChars": 1, "content": [{
         "type": "toolCall", "name": "bash", "arguments": {"command": format!("touch ran # {}", "x".repeat(100_000))},
     }]});
     let model = env.script(&[half, says("again")]);
@@ -98,8 +99,8 @@ fn abort_in_a_shell_command_ends_its_process_group() {
     let run = wharf.take_until("agent_end");
     let end = run.iter().find(|line| line["type"] == "tool_execution_end").unwrap();
     assert_eq!(end["isError"], true, "{end}");
-    wait_gone(shell);
-    wait_gone(child);
+    wait_gone(&shell);
+    wait_gone(&child);
     assert_usable(wharf, 2);
 }
 
@@ -110,7 +111,8 @@ fn abort_with_parallel_calls_gives_each_a_result() {
         let command = format!("echo $$ > {id}.tmp; mv {id}.tmp {id}; exec sleep 1000");
         json!({"type": "toolCall", "id": id, "name": "bash", "arguments": {"command": command}})
     };
-    let done = json!({"type": "toolCall", "id": "c", "name": "bash", "arguments": {"command": "echo c"}});
+    let done =
+        json!({"type": "toolCall", "id": "c", "name": "bash", "arguments": {"command": "echo c"}});
     let model = env.script(&[json!({"content": [wait("a"), wait("b"), done]}), says("again")]);
     let mut wharf = env.rpc_with(&[], &model);
     wharf.prompt("hi");
@@ -118,7 +120,7 @@ fn abort_with_parallel_calls_gives_each_a_result() {
     abort(&mut wharf);
     let run = wharf.take_until("agent_end");
     assert_eq!(texts(&run, "toolResult").len(), 3, "{run:?}");
-    pids.into_iter().for_each(wait_gone);
+    pids.iter().for_each(wait_gone);
     assert_usable(wharf, 2);
 }
 

@@ -33,7 +33,8 @@ fn state_without_a_model() {
     let file = state["sessionFile"].as_str().unwrap();
     let id = state["sessionId"].as_str().unwrap();
     let project = env.project().display().to_string().replace('/', "-");
-    let dir = format!("{}/sessions/--{}--/", env.agent_dir().display(), project.trim_start_matches('-'));
+    let dir =
+        format!("{}/sessions/--{}--/", env.agent_dir().display(), project.trim_start_matches('-'));
     assert!(file.starts_with(&dir), "{file} is not in {dir}");
     assert!(file.ends_with(&format!("_{id}.jsonl")), "{file}");
     assert!(!fs::exists(file).unwrap(), "a session file before the first message");
@@ -75,14 +76,25 @@ fn state_with_a_model_and_a_conversation() {
     assert_eq!(
         fields(model),
         [
-            "id", "name", "api", "provider", "baseUrl", "reasoning", "input", "contextWindow",
-            "maxTokens", "cost"
+            "id",
+            "name",
+            "api",
+            "provider",
+            "baseUrl",
+            "reasoning",
+            "input",
+            "contextWindow",
+            "maxTokens",
+            "cost"
         ]
     );
     assert_eq!(model["provider"], "scripted");
     assert_eq!(model["api"], "scripted");
     assert!(model["input"].as_array().unwrap().contains(&json!("text")), "{model}");
-    assert_eq!(model["cost"], json!({"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0}));
+    assert_eq!(
+        model["cost"],
+        json!({"input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0})
+    );
     assert_eq!(state["thinkingLevel"], "high");
     assert_eq!(state["steeringMode"], "all");
     assert_eq!(state["followUpMode"], "all");
@@ -142,16 +154,21 @@ fn commands_of_extensions_prompts_and_skills() {
     env.write_agent("prompts/fix.md", "---\ndescription: Fix it\nargument-hint: WHAT\n---\nFix $1");
     env.write_agent("prompts/plain.md", "\nThe first line says it.\nMore.");
     env.write(".wharf/prompts/project.md", "Of the project");
-    env.write_agent("skills/search/SKILL.md", "---\nname: search\ndescription: Searches\n---\nBody");
-    env.write_agent("skills/secret/SKILL.md",
-        "---\nname: secret\ndescription: Not for people\nuser-invocable: false\n---\nBody");
+    env.write_agent(
+        "skills/search/SKILL.md",
+        "---\nname: search\ndescription: Searches\n---\nBody",
+    );
+    env.write_agent(
+        "skills/secret/SKILL.md",
+        "---\nname: secret\ndescription: Not for people\nuser-invocable: false\n---\nBody",
+    );
     env.write(".wharf/skills/build/SKILL.md", "---\nname: build\ndescription: Builds\n---\nBody");
-    let named = env.write("elsewhere/named/SKILL.md", "---\nname: named\ndescription: By path\n---\nBody");
+    let named =
+        env.write("elsewhere/named/SKILL.md", "---\nname: named\ndescription: By path\n---\nBody");
     let skill = named.display().to_string();
     let heartbeat = guest("heartbeat");
-    let mut wharf = env.rpc(&[
-        "--trust-project", "--skill", &skill, "-e", heartbeat.to_str().unwrap(),
-    ]);
+    let mut wharf =
+        env.rpc(&["--trust-project", "--skill", &skill, "-e", heartbeat.to_str().unwrap()]);
     let data = wharf.data(json!({"type": "get_commands"}));
     let commands = data["commands"].as_array().unwrap();
     let agent = env.agent_dir().display().to_string();
@@ -189,20 +206,29 @@ fn messages_are_those_of_the_run_and_of_the_file() {
     let run = wharf.run("hi");
     let messages = wharf.data(json!({"type": "get_messages"}))["messages"].clone();
     assert_eq!(run.last().unwrap()["messages"], messages);
-    let [user, call, result, answer] = &messages.as_array().unwrap()[..] else { panic!("{messages}") };
+    let [user, call, result, answer] = &messages.as_array().unwrap()[..] else {
+        panic!("{messages}")
+    };
     assert_eq!(fields(user), ["role", "content", "timestamp"]);
     assert_eq!(user["role"], "user");
     assert_eq!(user["content"], json!([{"type": "text", "text": "hi"}]));
-    let assistant = ["role", "content", "api", "provider", "model", "usage", "stopReason", "timestamp"];
+    let assistant =
+        ["role", "content", "api", "provider", "model", "usage", "stopReason", "timestamp"];
     assert_eq!(fields(call), assistant);
     assert_eq!(call["stopReason"], "toolUse");
-    assert_eq!(call["content"], json!([{
-        "type": "toolCall", "id": call["content"][0]["id"], "name": "bash",
-        "arguments": {"command": "echo out"},
-    }]));
+    assert_eq!(
+        call["content"],
+        json!([{
+            "type": "toolCall", "id": call["content"][0]["id"], "name": "bash",
+            "arguments": {"command": "echo out"},
+        }])
+    );
     let usage = ["input", "output", "cacheRead", "cacheWrite", "totalTokens", "cost"];
     assert_eq!(fields(&call["usage"]), usage);
-    assert_eq!(fields(&call["usage"]["cost"]), ["input", "output", "cacheRead", "cacheWrite", "total"]);
+    assert_eq!(
+        fields(&call["usage"]["cost"]),
+        ["input", "output", "cacheRead", "cacheWrite", "total"]
+    );
     assert_eq!(
         fields(result),
         ["role", "toolCallId", "toolName", "content", "details", "isError", "timestamp"]

@@ -62,7 +62,7 @@ enum End<'a> {
     Cancel,
     Timeout,
     Abort,
-    EndOfInput,
+    InputEnds,
 }
 
 /// One dialog in a process of its own, as a transcript.
@@ -77,7 +77,7 @@ fn transcript(command: &str, method: &str, end: &End<'_>) -> String {
         End::Cancel => wharf.answer(&dialog, json!({"cancelled": true})),
         End::Timeout => {}
         End::Abort => wharf.send(&json!({"id": "a", "type": "abort"})),
-        End::EndOfInput => wharf.close_stdin(),
+        End::InputEnds => wharf.close_stdin(),
     }
     let handled = wharf.wait_event("extension_ui_response_handled");
     assert_eq!(handled["id"], dialog["id"]);
@@ -93,7 +93,10 @@ fn transcript(command: &str, method: &str, end: &End<'_>) -> String {
 #[test]
 fn a_dialog_that_is_answered() {
     for (command, method, answer) in dialogs() {
-        assert_snapshot!(format!("answer_{method}"), transcript(command, method, &End::Answer(&answer)));
+        assert_snapshot!(
+            format!("answer_{method}"),
+            transcript(command, method, &End::Answer(&answer))
+        );
     }
 }
 
@@ -121,7 +124,7 @@ fn a_dialog_that_is_aborted() {
 #[test]
 fn a_dialog_at_the_end_of_the_input() {
     for (command, method, _) in dialogs() {
-        let text = transcript(command, method, &End::EndOfInput);
+        let text = transcript(command, method, &End::InputEnds);
         assert_snapshot!(format!("end_of_input_{method}"), text);
     }
 }
@@ -159,8 +162,18 @@ fn other_fitting_answers() {
         ("/rpc-input", "input", json!({"value": ""}), "input: answered "),
         ("/rpc-input", "input", json!({"value": "é\u{2028}\"\\"}), "input: answered é\u{2028}\"\\"),
         ("/rpc-editor", "editor", json!({"value": "a\r\nb"}), "editor: answered a\r\nb"),
-        ("/rpc-select", "select", json!({"value": "Alpha", "cancelled": false}), "select: answered Alpha"),
-        ("/rpc-confirm", "confirm", json!({"confirmed": true, "cancelled": true}), "confirm: cancelled"),
+        (
+            "/rpc-select",
+            "select",
+            json!({"value": "Alpha", "cancelled": false}),
+            "select: answered Alpha",
+        ),
+        (
+            "/rpc-confirm",
+            "confirm",
+            json!({"confirmed": true, "cancelled": true}),
+            "confirm: cancelled",
+        ),
         ("/rpc-ask", "ask", json!({"selected": ["PostgreSQL"]}), "ask: answered [PostgreSQL]"),
         ("/rpc-ask", "ask", json!({"selected": [], "customText": "x"}), "ask: answered [] x"),
         ("/rpc-ask", "ask", json!({"selected": []}), "ask: cancelled"),
@@ -284,7 +297,8 @@ fn two_answers_in_one_write_settle_a_dialog_once() {
     let line = |fields: &str| {
         format!("{{\"type\":\"extension_ui_response\",\"id\":{},{fields}}}\n", dialog["id"])
     };
-    let both = line("\"confirmed\":true") + &line("\"confirmed\":false") + &line("\"cancelled\":true");
+    let both =
+        line("\"confirmed\":true") + &line("\"confirmed\":false") + &line("\"cancelled\":true");
     wharf.send_raw(both.as_bytes());
     assert_eq!(wharf.wait_notify(), "confirm: answered true");
     let exit = wharf.finish();

@@ -112,17 +112,17 @@ fn skills_and_templates_expand_after_handlers() {
 #[test]
 fn templates_are_filled_in_one_pass() {
     let (env, model) = answering();
-    env.write_agent("prompts/fill.md", "---\ndescription: d\n---\n1=$1 2=$2 all=$@ also=$ARGUMENTS rest=${@:2} one=${@:2:1}");
+    env.write_agent(
+        "prompts/fill.md",
+        "---\ndescription: d\n---\n1=$1 2=$2 all=$@ also=$ARGUMENTS rest=${@:2} one=${@:2:1}",
+    );
     env.write_agent("prompts/plain.md", "No place for arguments");
     let mut wharf = env.rpc_with(&[], &model);
     assert_eq!(
         sent(&mut wharf, "/fill a 'b c' d"),
         "1=a 2=b c all=a b c d also=a b c d rest=b c d one=b c"
     );
-    assert_eq!(
-        sent(&mut wharf, "/fill $2 $1"),
-        "1=$2 2=$1 all=$2 $1 also=$2 $1 rest=$1 one=$1"
-    );
+    assert_eq!(sent(&mut wharf, "/fill $2 $1"), "1=$2 2=$1 all=$2 $1 also=$2 $1 rest=$1 one=$1");
     assert_eq!(sent(&mut wharf, "/plain"), "No place for arguments");
     assert_eq!(sent(&mut wharf, "/plain a \"b"), "No place for arguments\n\na \"b");
     assert_eq!(sent(&mut wharf, "/unknown a b"), "/unknown a b");
@@ -133,7 +133,10 @@ fn templates_are_filled_in_one_pass() {
 #[test]
 fn skills_expand_with_their_arguments() {
     let (env, model) = answering();
-    env.write_agent("skills/look/SKILL.md", "---\nname: look\ndescription: d\n---\nLook for $1 in ${WHARF_SKILL_DIR}.");
+    env.write_agent(
+        "skills/look/SKILL.md",
+        "---\nname: look\ndescription: d\n---\nLook for $1 in ${WHARF_SKILL_DIR}.",
+    );
     env.write_agent("skills/bare/SKILL.md", "---\nname: bare\ndescription: d\n---\nJust do it.");
     let mut wharf = env.rpc_with(&[], &model);
     let dir = env.agent_dir().join("skills/look").display().to_string();
@@ -174,7 +177,10 @@ fn queued_messages_expand() {
     }
     while wharf.data(json!({"type": "get_state"}))["pendingMessageCount"] != 2 {}
     let pending = wharf.data(json!({"type": "get_pending_messages"}));
-    assert_eq!((&pending["steering"], &pending["followUp"]), (&json!(["Do this!"]), &json!(["Do that!"])));
+    assert_eq!(
+        (&pending["steering"], &pending["followUp"]),
+        (&json!(["Do this!"]), &json!(["Do that!"]))
+    );
     env.write("go", "");
     let run = wharf.take_until("agent_end");
     assert_eq!(texts(&run, "user"), ["hi", "Do this!", "Do that!"]);
@@ -283,7 +289,11 @@ fn a_wrong_setting_leaves_rpc_mode_without_a_model() {
     wharf.prompt("/beat 1");
     assert_eq!(wharf.wait_notify(), "beat 1");
     let exit = wharf.finish();
-    assert!(exit.stderr.contains("defaultModel") && exit.stderr.contains("nothing"), "{}", exit.stderr);
+    assert!(
+        exit.stderr.contains("defaultModel") && exit.stderr.contains("nothing"),
+        "{}",
+        exit.stderr
+    );
 }
 
 #[test]
@@ -295,7 +305,8 @@ fn a_reply_that_fails_ends_the_run_and_the_agent_goes_on() {
     ]);
     let mut wharf = env.rpc_with(&[], &model);
     let run = wharf.run("hi");
-    let message = run.iter().rfind(|line| line["type"] == "message_end").unwrap()["message"].clone();
+    let message =
+        run.iter().rfind(|line| line["type"] == "message_end").unwrap()["message"].clone();
     assert_eq!(message["stopReason"], "error");
     assert!(message["errorMessage"].as_str().unwrap().contains("bad request"), "{message}");
     let run = wharf.run("once more");

@@ -41,7 +41,10 @@ fn plan(random: &mut Random) -> Vec<Step> {
             let (is_message, mut command) = match random.below(12) {
                 0..=2 => (true, json!({"type": "prompt", "message": id})),
                 3 => (true, json!({"type": "prompt", "message": id, "streamingBehavior": "steer"})),
-                4 => (true, json!({"type": "prompt", "message": id, "streamingBehavior": "followUp"})),
+                4 => (
+                    true,
+                    json!({"type": "prompt", "message": id, "streamingBehavior": "followUp"}),
+                ),
                 5 | 6 => (true, json!({"type": "steer", "message": id})),
                 7 | 8 => (true, json!({"type": "follow_up", "message": id})),
                 9 | 10 => (false, json!({"type": "abort"})),

@@ -163,7 +163,7 @@ fn a_signal_ends_what_a_shell_command_has_started() {
     wharf.prompt("go");
     let pids = ["child", "shell"].map(|name| read_pid(&env.project().join(name)));
     let lines = terminate(wharf);
-    pids.into_iter().for_each(wait_gone);
+    pids.iter().for_each(wait_gone);
     assert_eq!(lines.last().unwrap()["type"], "agent_end", "{}", lines.last().unwrap());
     assert_eq!(assert_documented_order(&lines), 1);
 }
@@ -178,7 +178,7 @@ fn a_signal_ends_a_command_that_ignores_signals() {
     wharf.prompt("go");
     let shell = read_pid(&env.project().join("shell"));
     terminate(wharf);
-    wait_gone(shell);
+    wait_gone(&shell);
 }
 
 /// RPC mode whose standard output is left to the test.
@@ -236,11 +236,11 @@ fn a_reader_that_goes_away_ends_the_process() {
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"{\"type\":\"prompt\",\"message\":\"go\"}\n").unwrap();
     let shell = read_pid(&env.project().join("shell"));
-    assert!(is_running(shell));
+    assert!(is_running(shell.0));
     drop(child.stdout.take());
     let code = wait_end(&mut child);
     assert!(code.is_some_and(|code| code != 0), "{code:?}");
-    wait_gone(shell);
+    wait_gone(&shell);
 }
 
 #[test]

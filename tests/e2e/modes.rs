@@ -36,8 +36,7 @@ fn run(env: &Env, args: &[&str]) -> Output {
 fn lines(output: &Output) -> Vec<Value> {
     let text = str::from_utf8(&output.stdout).unwrap();
     assert!(text.is_empty() || text.ends_with('\n'), "a torn line: {text}");
-    let lines: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(lines.iter().all(Value::is_object), "{text}");
     lines
 }
@@ -76,9 +75,19 @@ fn json_mode_prints_the_header_and_the_events_in_their_order() {
     assert_eq!(
         outline(&lines),
         [
-            "session", "agent_start", "turn_start", "user: go", "assistant: ",
-            "tool_execution_start call_1", "tool_execution_end call_1", "toolResult: out\n",
-            "turn_end", "turn_start", "assistant: done", "turn_end", "agent_end",
+            "session",
+            "agent_start",
+            "turn_start",
+            "user: go",
+            "assistant: ",
+            "tool_execution_start call_1",
+            "tool_execution_end call_1",
+            "toolResult: out\n",
+            "turn_end",
+            "turn_start",
+            "assistant: done",
+            "turn_end",
+            "agent_end",
         ]
     );
     assert_eq!(assert_documented_order(&lines), 1);
@@ -90,7 +99,9 @@ fn json_mode_prints_the_header_and_the_events_in_their_order() {
     let header = &lines[0];
     assert_eq!(header["version"], 3);
     assert_eq!(header["cwd"], env.project().display().to_string());
-    assert!(file.display().to_string().ends_with(&format!("_{}.jsonl", header["id"].as_str().unwrap())));
+    assert!(
+        file.display().to_string().ends_with(&format!("_{}.jsonl", header["id"].as_str().unwrap()))
+    );
     assert_eq!(lines.last().unwrap()["messages"].as_array().unwrap().len(), 4);
 }
 
@@ -233,7 +244,8 @@ fn text_mode_tells_errors_on_stderr() {
 #[test]
 fn text_mode_prints_what_was_said_before_a_failure_as_a_failure() {
     let env = Env::new();
-    let model = env.script(&[json!({"content": [{"type": "text", "text": "half"}], "stopReason": "length"})]);
+    let model = env
+        .script(&[json!({"content": [{"type": "text", "text": "half"}], "stopReason": "length"})]);
     let output = run(&env, &["-p", "--model", &model, "go"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(output.stdout, b"half\n");
@@ -253,7 +265,9 @@ fn text_mode_runs_an_extension_command() {
 fn the_prompt_may_come_from_standard_input() {
     for mode in ["json", "text"] {
         let env = Env::new();
-        let model = env.script(&[json!({"when": "^from stdin", "content": [{"type": "text", "text": "seen"}]})]);
+        let model = env.script(&[
+            json!({"when": "^from stdin", "content": [{"type": "text", "text": "seen"}]}),
+        ]);
         let output = run_with_input(&env, &["--mode", mode, "--model", &model], b"from stdin\n");
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let answer = if mode == "json" {
@@ -348,7 +362,10 @@ fn a_run_can_be_continued() {
     assert!(stderr(&output).contains("missing.jsonl"), "{}", stderr(&output));
     assert!(!fs::exists(missing).unwrap());
     let model = env.script(&[says("three")]);
-    let third = run(&env, &["--mode", "json", "--model", &model, "--session", file.to_str().unwrap(), "third"]);
+    let third = run(
+        &env,
+        &["--mode", "json", "--model", &model, "--session", file.to_str().unwrap(), "third"],
+    );
     assert_eq!(lines(&third)[0], lines(&first)[0]);
     assert_eq!(fs::read_to_string(&file).unwrap().matches("\"role\":\"user\"").count(), 3);
 }

@@ -9,7 +9,9 @@ enum At {
     Run,
     Turn,
     /// Between `message_start` and `message_end` inside a turn or a run.
-    Message { in_turn: bool },
+    Message {
+        in_turn: bool,
+    },
 }
 
 /// Holds every run in `lines` to the documented order; gives the number of runs.
@@ -51,20 +53,34 @@ pub(crate) fn assert_documented_order(lines: &[Value]) -> usize {
                 at
             }
             (At::Turn, "tool_execution_end") => {
-                assert_eq!(running.first(), Some(&&line["toolCallId"]), "not in source order: {line}");
+                assert_eq!(
+                    running.first(),
+                    Some(&&line["toolCallId"]),
+                    "not in source order: {line}"
+                );
                 ended.push(running.remove(0));
                 at
             }
             (At::Turn, "turn_end") => {
-                assert!(running.is_empty() && ended.is_empty(), "calls without a result: {running:?}");
+                assert!(
+                    running.is_empty() && ended.is_empty(),
+                    "calls without a result: {running:?}"
+                );
                 At::Run
             }
             (At::Run, "agent_end") => {
                 runs += 1;
                 At::Idle
             }
-            (at, "response" | "session" | "session_name_changed" | "extension_error"
-                | "extension_ui_request" | "extension_ui_response_handled") => at,
+            (
+                at,
+                "response"
+                | "session"
+                | "session_name_changed"
+                | "extension_error"
+                | "extension_ui_request"
+                | "extension_ui_response_handled",
+            ) => at,
             (at, kind) => panic!("{kind} while {at:?}: {line}"),
         };
     }

@@ -69,7 +69,10 @@ fn two_dialogs_of_one_command_settle_in_either_order() {
         let mut wharf = env.rpc_with(&["waiter"], "scripted/demo");
         wharf.prompt("/multi");
         let dialogs = [wharf.wait_ui("confirm"), wharf.wait_ui("confirm")];
-        assert_eq!((&dialogs[0]["title"], &dialogs[1]["title"]), (&json!("first"), &json!("second")));
+        assert_eq!(
+            (&dialogs[0]["title"], &dialogs[1]["title"]),
+            (&json!("first"), &json!("second"))
+        );
         assert_ne!(dialogs[0]["id"], dialogs[1]["id"]);
         for name in order {
             let dialog = dialogs.iter().find(|dialog| dialog["title"] == name).unwrap();
@@ -240,7 +243,11 @@ fn a_thousand_commands_over_one_pipe() {
     let mut accepted = 0;
     let mut shown = 0;
     for line in &exit.all {
-        if line["type"] == "response" { accepted += 1 } else { shown += 1 }
+        if line["type"] == "response" {
+            accepted += 1
+        } else {
+            shown += 1
+        }
         assert!(shown <= accepted, "a notice before its response");
     }
 }

@@ -20,27 +20,44 @@ fn until<T>(what: &str, mut check: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// A process of a shell command; a test that fails leaves it not running.
+pub(crate) struct Started(pub(crate) u32);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if is_running(self.0) {
+            // It may have ended in this moment.
+            let _ = kill_process(pid_of(self.0), Signal::KILL);
+        }
+    }
+}
+
 /// Waits for a file that a shell command writes its number into.
-pub(crate) fn read_pid(file: &Path) -> u32 {
-    until(&file.display().to_string(), || fs::read_to_string(file).ok()?.trim().parse().ok())
+pub(crate) fn read_pid(file: &Path) -> Started {
+    until(&file.display().to_string(), || {
+        fs::read_to_string(file).ok()?.trim().parse().ok().map(Started)
+    })
 }
 
-/// Waits until a process has ended. One that nobody has collected counts: that is
-/// up to whoever adopted it.
-pub(crate) fn wait_gone(pid: u32) {
-    until(&format!("the end of process {pid}"), || {
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Some(()) };
-        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-        (state == 'Z' || state == 'X').then_some(())
-    });
+/// Waits until a process has ended.
+#[track_caller]
+pub(crate) fn wait_gone(process: &Started) {
+    until(&format!("the end of process {}", process.0), || (!is_running(process.0)).then_some(()));
 }
 
+/// One that has ended and that nobody has collected does not run: that is up to
+/// whoever adopted it.
 pub(crate) fn is_running(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // "pid (name) state ...": a name may hold spaces and parentheses.
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, Some('Z' | 'X') | None)
+}
+
+fn pid_of(pid: u32) -> Pid {
+    Pid::from_raw(i32::try_from(pid).unwrap()).unwrap()
 }
 
 pub(crate) fn signal(pid: u32, signal: Signal) {
-    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
-    kill_process(pid, signal).unwrap();
+    kill_process(pid_of(pid), signal).unwrap();
 }

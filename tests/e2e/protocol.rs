@@ -49,7 +49,10 @@ fn unicode_separators_end_no_line() {
     let text = "a\u{2028}b\u{2029}c\u{85}d\u{b}e\u{c}f";
     let model = env.script(&[says(text)]);
     let mut wharf = env.rpc_with(&[], &model);
-    let line = format!("{{\"type\":\"prompt\",\"id\":1,\"message\":\"{}\"}}\n", "a\u{2028}b\u{2029}c\u{85}d");
+    let line = format!(
+        "{{\"type\":\"prompt\",\"id\":1,\"message\":\"{}\"}}\n",
+        "a\u{2028}b\u{2029}c\u{85}d"
+    );
     wharf.send_raw(line.as_bytes());
     wharf.wait_event("agent_end");
     let messages = wharf.data(json!({"type": "get_messages"}));
@@ -63,7 +66,9 @@ fn a_carriage_return_before_the_line_feed_is_dropped() {
     let env = Env::new();
     let mut wharf = bare(&env);
     // A lone CR is white space of JSON, and ends no line.
-    wharf.send_raw(b"{\"id\":1,\"type\":\"get_version\"}\r\n{\"id\":2,\r\"type\":\"get_version\"}\n");
+    wharf.send_raw(
+        b"{\"id\":1,\"type\":\"get_version\"}\r\n{\"id\":2,\r\"type\":\"get_version\"}\n",
+    );
     let exit = wharf.finish();
     let ids: Vec<&Value> = exit.all.iter().map(|line| &line["id"]).collect();
     assert_eq!(ids, [1, 2], "{}", exit.transcript);
@@ -169,7 +174,8 @@ fn a_last_line_needs_no_line_feed() {
 
 #[test]
 fn only_an_object_is_a_command() {
-    for line in ["[1]", "[]", "\"get_version\"", "7", "null", "true", "{\"type\":", "{} {}", "fly"] {
+    for line in ["[1]", "[]", "\"get_version\"", "7", "null", "true", "{\"type\":", "{} {}", "fly"]
+    {
         parse_error(format!("{line}\n").as_bytes());
     }
 }
@@ -286,7 +292,11 @@ fn wrong_fields() -> Vec<(&'static str, Value, &'static str)> {
         }
     }
     for value in [json!("now"), json!("follow_up"), json!(1), json!([]), json!(true), json!({})] {
-        cases.push(("prompt", json!({"message": "m", "streamingBehavior": value}), "streamingBehavior"));
+        cases.push((
+            "prompt",
+            json!({"message": "m", "streamingBehavior": value}),
+            "streamingBehavior",
+        ));
     }
     for value in [json!(5), json!(true), json!(["p"]), json!({})] {
         cases.push(("new_session", json!({"parentSession": value}), "parentSession"));
@@ -394,11 +404,8 @@ fn every_command_is_answered_once() {
     wharf.send_raw(input.as_bytes());
     let exit = wharf.finish();
     for (id, command) in commands.iter().enumerate() {
-        let answers: Vec<&Value> = exit
-            .all
-            .iter()
-            .filter(|line| line["type"] == "response" && line["id"] == id)
-            .collect();
+        let answers: Vec<&Value> =
+            exit.all.iter().filter(|line| line["type"] == "response" && line["id"] == id).collect();
         let [answer] = answers[..] else { panic!("{command}: {answers:?}") };
         assert_eq!(answer["command"], command["type"], "{answer}");
         let is_known_failure = command["type"] == "switch_session";

@@ -18,11 +18,8 @@ fn lines(commands: &[Value]) -> Vec<u8> {
 /// The one response with this id.
 #[track_caller]
 fn response<'a>(exit: &'a Exit, id: &str) -> &'a Value {
-    let all: Vec<&Value> = exit
-        .all
-        .iter()
-        .filter(|line| line["type"] == "response" && line["id"] == id)
-        .collect();
+    let all: Vec<&Value> =
+        exit.all.iter().filter(|line| line["type"] == "response" && line["id"] == id).collect();
     let [response] = all[..] else { panic!("{id} has not one response: {}", exit.transcript) };
     response
 }
@@ -121,9 +118,19 @@ fn a_prompt_and_a_follow_up_in_one_write() {
     assert_eq!(
         conversation(&prompt_and("follow_up")),
         [
-            "agent_start", "turn_start", "user: first", "assistant: ", "turn_end",
-            "turn_start", "assistant: one", "turn_end",
-            "user: second", "turn_start", "assistant: two", "turn_end", "agent_end",
+            "agent_start",
+            "turn_start",
+            "user: first",
+            "assistant: ",
+            "turn_end",
+            "turn_start",
+            "assistant: one",
+            "turn_end",
+            "user: second",
+            "turn_start",
+            "assistant: two",
+            "turn_end",
+            "agent_end",
         ]
     );
 }
@@ -133,8 +140,16 @@ fn a_prompt_and_a_steering_message_in_one_write() {
     assert_eq!(
         conversation(&prompt_and("steer")),
         [
-            "agent_start", "turn_start", "user: first", "assistant: ", "turn_end",
-            "user: second", "turn_start", "assistant: one", "turn_end", "agent_end",
+            "agent_start",
+            "turn_start",
+            "user: first",
+            "assistant: ",
+            "turn_end",
+            "user: second",
+            "turn_start",
+            "assistant: one",
+            "turn_end",
+            "agent_end",
         ]
     );
 }
@@ -197,9 +212,7 @@ fn a_prompt_during_a_run_says_what_it_wants_or_is_refused() {
     assert_eq!(refused["success"], false, "{refused}");
     let error = refused["error"].as_str().unwrap();
     assert!(error.contains("streamingBehavior"), "{error}");
-    let prompt = |message: &str, behavior: &str| {
-        json!({"type": "prompt", "message": message, "streamingBehavior": behavior})
-    };
+    let prompt = |message: &str, behavior: &str| json!({"type": "prompt", "message": message, "streamingBehavior": behavior});
     accept(&mut wharf, prompt("later", "followUp"));
     accept(&mut wharf, prompt("now", "steer"));
     wait_queued(&mut wharf, 2);
@@ -218,7 +231,10 @@ fn a_prompt_that_names_a_behavior_starts_a_run_when_there_is_none() {
         let env = Env::new();
         let model = env.script(&[says("one")]);
         let mut wharf = env.rpc_with(&[], &model);
-        accept(&mut wharf, json!({"type": "prompt", "message": "hi", "streamingBehavior": behavior}));
+        accept(
+            &mut wharf,
+            json!({"type": "prompt", "message": "hi", "streamingBehavior": behavior}),
+        );
         let run = wharf.take_until("agent_end");
         assert_eq!(texts(&run, "user"), ["hi"]);
     }
@@ -256,10 +272,22 @@ fn steering_comes_after_the_calls_and_before_the_next_request() {
     assert_eq!(
         outline(&events),
         [
-            "agent_start", "turn_start", "user: hi", "assistant: ", "tool_execution_start a",
-            "tool_execution_start b", "tool_execution_end a", "toolResult: (no output)",
-            "tool_execution_end b", "toolResult: b\n", "turn_end", "user: turn left",
-            "turn_start", "assistant: left", "turn_end", "agent_end",
+            "agent_start",
+            "turn_start",
+            "user: hi",
+            "assistant: ",
+            "tool_execution_start a",
+            "tool_execution_start b",
+            "tool_execution_end a",
+            "toolResult: (no output)",
+            "tool_execution_end b",
+            "toolResult: b\n",
+            "turn_end",
+            "user: turn left",
+            "turn_start",
+            "assistant: left",
+            "turn_end",
+            "agent_end",
         ],
         "{}",
         exit.transcript
@@ -280,10 +308,24 @@ fn a_follow_up_waits_until_the_run_would_stop() {
     assert_eq!(
         outline(&run).into_iter().filter(|line| !line.starts_with("tool_")).collect::<Vec<_>>(),
         [
-            "agent_start", "turn_start", "user: hi", "assistant: ",
-            "toolResult: (no output)", "turn_end", "turn_start", "assistant: ",
-            "toolResult: more\n", "turn_end", "turn_start", "assistant: one", "turn_end",
-            "user: afterwards", "turn_start", "assistant: two", "turn_end", "agent_end",
+            "agent_start",
+            "turn_start",
+            "user: hi",
+            "assistant: ",
+            "toolResult: (no output)",
+            "turn_end",
+            "turn_start",
+            "assistant: ",
+            "toolResult: more\n",
+            "turn_end",
+            "turn_start",
+            "assistant: one",
+            "turn_end",
+            "user: afterwards",
+            "turn_start",
+            "assistant: two",
+            "turn_end",
+            "agent_end",
         ]
     );
 }
@@ -309,7 +351,9 @@ fn queue_four(settings: &str) -> Vec<Vec<String>> {
     let model = env.script(&[bash(HOLD), repeat]);
     let mut wharf = env.rpc_with(&[], &model);
     holding(&env, &mut wharf);
-    for (kind, message) in [("follow_up", "f1"), ("steer", "s1"), ("follow_up", "f2"), ("steer", "s2")] {
+    for (kind, message) in
+        [("follow_up", "f1"), ("steer", "s1"), ("follow_up", "f2"), ("steer", "s2")]
+    {
         accept(&mut wharf, json!({"type": kind, "message": message}));
     }
     wait_queued(&mut wharf, 4);
@@ -372,6 +416,33 @@ fn a_message_is_queued_once_its_response_says_so() {
     assert_eq!(texts(&run, "user"), ["hi"], "a cleared message was delivered");
 }
 
+/// Clients prompt when they see `agent_end`; also on a machine that pauses Wharf in
+/// any place.
+#[test]
+fn a_prompt_after_agent_end_is_never_refused() {
+    let env = Env::new();
+    let model = env.script(&[json!({"repeat": true, "content": [{"type": "text", "text": "ok"}]})]);
+    let mut wharf = env.rpc_with(&[], &model);
+    for n in 0..1000 {
+        let response = wharf.request(json!({"type": "prompt", "message": "again"}));
+        assert_eq!(response["success"], true, "prompt {n}: {response}");
+        wharf.take_until("agent_end");
+    }
+}
+
+#[test]
+fn after_agent_end_the_state_is_not_streaming() {
+    let env = Env::new();
+    let model = env.script(&[json!({"repeat": true, "content": [{"type": "text", "text": "ok"}]})]);
+    let mut wharf = env.rpc_with(&[], &model);
+    for n in 0..1000 {
+        wharf.prompt("again");
+        wharf.take_until("agent_end");
+        let state = wharf.data(json!({"type": "get_state"}));
+        assert_eq!(state["isStreaming"], false, "run {n}");
+    }
+}
+
 #[test]
 fn an_extension_command_cannot_be_queued() {
     let env = Env::new();
@@ -403,7 +474,8 @@ fn an_extension_command_runs_at_once_during_a_run() {
     let mut wharf = env.rpc_with(&["heartbeat"], &model);
     holding(&env, &mut wharf);
     for behavior in [json!(null), json!("steer"), json!("followUp")] {
-        let command = json!({"type": "prompt", "message": "/beat 7", "streamingBehavior": behavior});
+        let command =
+            json!({"type": "prompt", "message": "/beat 7", "streamingBehavior": behavior});
         accept(&mut wharf, command);
         assert_eq!(wharf.wait_notify(), "beat 7");
     }

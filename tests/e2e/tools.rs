@@ -35,12 +35,24 @@ fn parallel_calls_run_at_once_and_end_in_source_order() {
     assert_eq!(
         outline(&run),
         [
-            "agent_start", "turn_start", "user: go", "assistant: ",
-            "tool_execution_start one", "tool_execution_start two", "tool_execution_start three",
-            "tool_execution_end one", "toolResult: 1\n",
-            "tool_execution_end two", "toolResult: 2\n",
-            "tool_execution_end three", "toolResult: 3\n",
-            "turn_end", "turn_start", "assistant: done", "turn_end", "agent_end",
+            "agent_start",
+            "turn_start",
+            "user: go",
+            "assistant: ",
+            "tool_execution_start one",
+            "tool_execution_start two",
+            "tool_execution_start three",
+            "tool_execution_end one",
+            "toolResult: 1\n",
+            "tool_execution_end two",
+            "toolResult: 2\n",
+            "tool_execution_end three",
+            "toolResult: 3\n",
+            "turn_end",
+            "turn_start",
+            "assistant: done",
+            "turn_end",
+            "agent_end",
         ]
     );
     assert_eq!(assert_documented_order(&run), 1);
@@ -108,7 +120,8 @@ fn progress_carries_the_output_so_far() {
 #[test]
 fn the_start_is_on_the_pipe_while_the_tool_waits_for_its_reader() {
     let env = Env::new();
-    let model = env.script(&[bash("while [ ! -e seen ]; do sleep 0.01; done; echo seen"), says("ok")]);
+    let model =
+        env.script(&[bash("while [ ! -e seen ]; do sleep 0.01; done; echo seen"), says("ok")]);
     let mut wharf = env.rpc_with(&[], &model);
     wharf.prompt("go");
     wharf.wait_event("tool_execution_start");
@@ -244,7 +257,8 @@ fn a_call_with_broken_json() {
         "null",
         "",
     ] {
-        let call = json!({"type": "toolCall", "id": "c", "name": "bash", "argumentsText": arguments});
+        let call =
+            json!({"type": "toolCall", "id": "c", "name": "bash", "argumentsText": arguments});
         let text = refused(&[], &call);
         assert!(text.contains("bash"), "{arguments}: {text}");
     }

@@ -71,10 +71,17 @@ fn each_kind_of_block_streams_from_its_start_to_its_end() {
     assert_eq!(
         kinds(turn),
         [
-            kind("thinking_start", 0), kind("thinking_delta", 0), kind("thinking_end", 0),
-            kind("text_start", 1), kind("text_delta", 1), kind("text_end", 1),
-            kind("toolcall_start", 2), kind("toolcall_delta", 2), kind("toolcall_end", 2),
-            kind("text_start", 3), kind("text_end", 3),
+            kind("thinking_start", 0),
+            kind("thinking_delta", 0),
+            kind("thinking_end", 0),
+            kind("text_start", 1),
+            kind("text_delta", 1),
+            kind("text_end", 1),
+            kind("toolcall_start", 2),
+            kind("toolcall_delta", 2),
+            kind("toolcall_end", 2),
+            kind("text_start", 3),
+            kind("text_end", 3),
         ]
     );
     assert_eq!(deltas(turn, "thinking_delta", 0), "let me see é🦀");
@@ -140,11 +147,14 @@ fn updates_come_while_the_reply_streams() {
 fn dashboard_updates_leave_the_message_out() {
     let env = Env::new();
     let text = long_text(20_000);
-    let model = env.script(&[json!({"chunkChars": 1, "content": [
-        {"type": "thinking", "thinking": "hm"},
-        {"type": "text", "text": text},
-        {"type": "toolCall", "id": "c", "name": "ls", "arguments": {"path": "."}},
-    ]}), json!({"content": []})]);
+    let model = env.script(&[
+        json!({"chunkChars": 1, "content": [
+            {"type": "thinking", "thinking": "hm"},
+            {"type": "text", "text": text},
+            {"type": "toolCall", "id": "c", "name": "ls", "arguments": {"path": "."}},
+        ]}),
+        json!({"content": []}),
+    ]);
     let mut wharf = env.rpc(&["--model", &model, "--ui", "dashboard"]);
     let run = wharf.run("go");
     for update in updates(&run) {
@@ -161,9 +171,9 @@ fn dashboard_updates_leave_the_message_out() {
         .find(|line| line["assistantMessageEvent"]["type"] == "toolcall_end")
         .unwrap();
     assert_eq!(call["assistantMessageEvent"]["toolCall"]["name"], "ls");
-    let end = run.iter().find(|line| {
-        line["type"] == "message_end" && line["message"]["role"] == "assistant"
-    });
+    let end = run
+        .iter()
+        .find(|line| line["type"] == "message_end" && line["message"]["role"] == "assistant");
     assert_eq!(end.unwrap()["message"]["content"][1]["text"], text);
     assert_eq!(assert_documented_order(&run), 1);
 }
@@ -229,11 +239,9 @@ fn read_slowly(mode: &[&str], text: &str) -> Vec<Value> {
 #[test]
 fn a_slow_reader_gets_every_delta() {
     let text = long_text(20_000);
-    for mode in [
-        &["--mode", "rpc"][..],
-        &["--mode", "rpc", "--ui", "dashboard"],
-        &["--mode", "json", "go"],
-    ] {
+    for mode in
+        [&["--mode", "rpc"][..], &["--mode", "rpc", "--ui", "dashboard"], &["--mode", "json", "go"]]
+    {
         let lines = read_slowly(mode, &text);
         assert_eq!(deltas(&lines, "text_delta", 0), text, "{mode:?}");
         assert_eq!(assert_documented_order(&lines), 1, "{mode:?}");

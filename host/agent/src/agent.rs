@@ -17,7 +17,7 @@ use wharf_session::{Receipt, Session, SessionDir};
 use crate::hooks::{ExtensionCommand, HookNotification, Hooks};
 use crate::input::Input;
 use crate::output::{AgentOutput, Outlet, deliver};
-use crate::queue::{PendingMessages, Queue};
+use crate::queue::{PendingMessages, Queue, Weight, custom_bytes};
 use crate::resources::Resources;
 use crate::resources::settings::QueueMode;
 use crate::snapshot::{ContextUsage, SessionState};
@@ -71,6 +71,8 @@ pub(crate) struct Inner {
     pub(crate) idle: watch::Sender<bool>,
     /// Runs that have ended and still emit their last events.
     pub(crate) ending: AtomicUsize,
+    /// What extensions have added to sessions, in bytes.
+    pub(crate) extension_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -95,6 +97,24 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Whether one more message of `bytes` may wait; what waits is held in memory.
+    ///
+    /// # Errors
+    /// Says which cap is reached.
+    pub(crate) fn check_room(&self, bytes: usize) -> Result<(), QueueFull> {
+        let waiting = [
+            self.steering.weight(),
+            self.follow_up.weight(),
+            self.inputs.iter().map(Input::bytes).fold(Weight::default(), Weight::plus),
+            self.next_turn.iter().map(custom_bytes).fold(Weight::default(), Weight::plus),
+        ];
+        let total = waiting.into_iter().fold(Weight::default(), Weight::join);
+        if total.messages >= MAX_WAITING_MESSAGES || total.bytes + bytes > MAX_WAITING_BYTES {
+            return Err(QueueFull);
+        }
+        Ok(())
+    }
+
     /// True while accepted work is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.run.is_some() || self.inputs_active
@@ -138,6 +158,7 @@ impl Agent {
                 switching: tokio::sync::Mutex::new(()),
                 idle: watch::Sender::new(true),
                 ending: AtomicUsize::new(0),
+                extension_bytes: AtomicUsize::new(0),
             }),
         };
         agent.record_model(context.model.as_ref(), context.thinking_level);
@@ -274,10 +295,14 @@ impl Agent {
         if name.is_empty() {
             return Err(EmptyName);
         }
-        let session = self.session();
-        session.append_session_info(name);
-        self.emit(Event::SessionNameChanged { name: name.to_owned() }).await;
+        let (_, receipt) = self.session().append_session_info(name);
+        self.announce_session_name(name.to_owned(), receipt).await;
         Ok(())
+    }
+
+    pub(crate) async fn announce_session_name(&self, name: String, receipt: Receipt) {
+        self.written(receipt).await;
+        self.emit(Event::SessionNameChanged { name }).await;
     }
 
     /// What `get_state` tells.
@@ -303,6 +328,23 @@ impl Agent {
         }
     }
 }
+
+/// Messages that may wait, in all queues together.
+pub const MAX_WAITING_MESSAGES: usize = 1000;
+
+/// Bytes of text and images that may wait, in all queues together.
+pub const MAX_WAITING_BYTES: usize = 128 * 1024 * 1024;
+
+/// Bytes that extensions together may add to a session's entries in one run of the
+/// program: entries stay in memory.
+pub const MAX_EXTENSION_ENTRY_BYTES: usize = 256 * 1024 * 1024;
+
+/// A message that found the queues full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Too many messages are waiting (at most {MAX_WAITING_MESSAGES} messages and {MAX_WAITING_BYTES} bytes). Wait until the agent has taken some, or clear_pending_messages."
+)]
+pub struct QueueFull;
 
 /// `set_session_name` with nothing in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

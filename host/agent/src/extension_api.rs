@@ -1,22 +1,45 @@
 //! What extensions ask of the agent, answered.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::message::CustomMessage;
-use wharf_protocol::{AgentMessage, Event, ImageContent, Model};
+use wharf_protocol::{AgentMessage, ImageContent, Model, UserMessage};
 use wharf_session::Session;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, MAX_EXTENSION_ENTRY_BYTES};
 use crate::hooks::InputSource;
 use crate::host_api::{Delivery, HostApi, HostApiError};
-use crate::input::{InputKind, Submission};
-use crate::queue::Queued;
+use crate::input::{InputKind, Submission, SubmitError};
+use crate::queue::{Queued, custom_bytes, user_bytes};
 use crate::run::{Messages, now_millis, today};
 use crate::switching::NewSession;
 use crate::tool::ToolSpec;
+
+/// What an entry takes in memory besides its content, in bytes, roughly.
+const ENTRY_OVERHEAD: usize = 512;
+
+fn failed(error: impl std::fmt::Display) -> HostApiError {
+    HostApiError::Failed(error.to_string())
+}
+
+impl Agent {
+    /// Counts what extensions add to sessions: it stays in memory, so it has an end.
+    fn charge_entry(&self, bytes: usize) -> Result<(), HostApiError> {
+        let added = bytes.saturating_add(ENTRY_OVERHEAD);
+        let before = self.inner.extension_bytes.fetch_add(added, Ordering::SeqCst);
+        if before.saturating_add(added) <= MAX_EXTENSION_ENTRY_BYTES {
+            return Ok(());
+        }
+        self.inner.extension_bytes.fetch_sub(added, Ordering::SeqCst);
+        Err(HostApiError::Failed(format!(
+            "extensions may add {MAX_EXTENSION_ENTRY_BYTES} bytes of entries in one run; that is used up"
+        )))
+    }
+}
 
 impl HostApi for Agent {
     fn session(&self) -> Session {
@@ -68,17 +91,17 @@ impl HostApi for Agent {
             Delivery::Steer => InputKind::Steer,
             Delivery::FollowUp => InputKind::FollowUp,
             Delivery::NextTurn => {
-                let mut message = Queued::user_message(text, images, now_millis());
-                let content = std::mem::replace(
-                    &mut message.content,
-                    wharf_protocol::UserContent::Text(String::new()),
-                );
-                self.state().next_turn.push(CustomMessage {
+                let bytes = user_bytes(&text, &images);
+                let UserMessage { content, timestamp } =
+                    Queued::user_message(text, images, now_millis());
+                let mut state = self.state();
+                state.check_room(bytes).map_err(failed)?;
+                state.next_turn.push(CustomMessage {
                     custom_type: "user".to_owned(),
                     content,
                     display: true,
                     details: None,
-                    timestamp: message.timestamp,
+                    timestamp,
                 });
                 return Ok(());
             }
@@ -86,7 +109,7 @@ impl HostApi for Agent {
         let source = InputSource::Extension;
         self.submit(Submission { text, images, kind, source })
             .map(drop)
-            .map_err(|error| HostApiError::Failed(error.to_string()))
+            .map_err(failed)
     }
 
     fn send_message(
@@ -95,7 +118,9 @@ impl HostApi for Agent {
         deliver: Delivery,
         trigger_turn: bool,
     ) -> Result<(), HostApiError> {
+        let bytes = custom_bytes(&message);
         let mut state = self.state();
+        state.check_room(bytes).map_err(failed)?;
         let queued = Queued::Custom(message.clone());
         match deliver {
             Delivery::NextTurn => state.next_turn.push(message),
@@ -103,11 +128,12 @@ impl HostApi for Agent {
             Delivery::FollowUp if state.run.is_some() => state.follow_up.push(queued),
             Delivery::Steer | Delivery::FollowUp if trigger_turn => {
                 if state.model.is_none() {
-                    return Err(HostApiError::Failed(crate::SubmitError::NoModel.to_string()));
+                    return Err(failed(SubmitError::NoModel));
                 }
                 self.start_run(&mut state, vec![queued], CancellationToken::new());
             }
             Delivery::Steer | Delivery::FollowUp => {
+                self.charge_entry(bytes)?;
                 let agent = self.clone();
                 tokio::spawn(async move {
                     // In its place between runs, never inside one.
@@ -127,6 +153,8 @@ impl HostApi for Agent {
         if custom_type.is_empty() {
             return Err(HostApiError::Invalid("custom-type must not be empty".to_owned()));
         }
+        let bytes = data.as_ref().map_or(0, |data| data.to_string().len());
+        self.charge_entry(custom_type.len() + bytes)?;
         Ok(Self::session(self).append_custom(&custom_type, data).0.to_string())
     }
 
@@ -134,15 +162,15 @@ impl HostApi for Agent {
         if name.trim().is_empty() {
             return Err(HostApiError::Invalid(crate::EmptyName.to_string()));
         }
-        let agent = self.clone();
-        Self::session(self).append_session_info(name.trim());
-        tokio::spawn(async move {
-            agent.emit(Event::SessionNameChanged { name: name.trim().to_owned() }).await;
-        });
+        self.charge_entry(name.len())?;
+        let (agent, name) = (self.clone(), name.trim().to_owned());
+        let (_, receipt) = Self::session(self).append_session_info(&name);
+        tokio::spawn(async move { agent.announce_session_name(name, receipt).await });
         Ok(())
     }
 
     fn set_label(&self, entry: String, label: Option<String>) -> Result<(), HostApiError> {
+        self.charge_entry(label.as_ref().map_or(0, String::len))?;
         Self::session(self)
             .append_label(&entry, label.as_deref())
             .map(drop)

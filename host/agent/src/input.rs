@@ -9,9 +9,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{Event, ImageContent, StreamingBehavior};
 
-use crate::agent::{Agent, State};
+use crate::agent::{Agent, QueueFull, State};
 use crate::hooks::{HookEvent, InputEvent, InputSource, InputVerdict};
-use crate::queue::Queued;
+use crate::queue::{Queued, user_bytes};
 
 /// How a message wants to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub enum SubmitError {
         "No model selected. Start wharf with --model PROVIDER/ID (scripted/demo needs no key), or set defaultProvider and defaultModel in settings.json of the agent directory."
     )]
     NoModel,
+    #[error(transparent)]
+    QueueFull(#[from] QueueFull),
 }
 
 /// The answer to a submission that was not refused at once.
@@ -58,6 +60,14 @@ pub(crate) struct Input {
     submission: Submission,
     verdict: Option<oneshot::Sender<Result<(), SubmitError>>>,
     pub(crate) cancel: CancellationToken,
+    bytes: usize,
+}
+
+impl Input {
+    /// The size of its text and images, which may be with a handler just now.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Agent {
@@ -73,6 +83,8 @@ impl Agent {
         if prompt_now && state.is_busy() {
             return Err(SubmitError::Busy);
         }
+        let bytes = user_bytes(&submission.text, &submission.images);
+        state.check_room(bytes)?;
         let (verdict, accepted) = if state.model.is_some() {
             (None, Accepted::Now)
         } else if self.inner.hooks.subscribes(HookEvent::Input) {
@@ -81,7 +93,8 @@ impl Agent {
         } else {
             return Err(SubmitError::NoModel);
         };
-        state.inputs.push_back(Input { submission, verdict, cancel: CancellationToken::new() });
+        let cancel = CancellationToken::new();
+        state.inputs.push_back(Input { submission, verdict, cancel, bytes });
         self.inner.idle.send_replace(false);
         if !state.inputs_active {
             state.inputs_active = true;

@@ -23,7 +23,10 @@ pub mod tools;
 pub mod ui;
 mod validation;
 
-pub use agent::{Agent, AgentOptions, EmptyName};
+pub use agent::{
+    Agent, AgentOptions, EmptyName, MAX_EXTENSION_ENTRY_BYTES, MAX_WAITING_BYTES,
+    MAX_WAITING_MESSAGES, QueueFull,
+};
 pub use input::{Accepted, InputKind, Submission, SubmitError};
 pub use queue::{PendingMessage, PendingMessages};
 pub use snapshot::{ContextUsage, SessionState};

@@ -24,6 +24,44 @@ impl Queued {
     }
 }
 
+/// How much waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Weight {
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+}
+
+impl Weight {
+    pub(crate) fn plus(self, bytes: usize) -> Self {
+        Self { messages: self.messages + 1, bytes: self.bytes + bytes }
+    }
+
+    pub(crate) fn join(self, other: Self) -> Self {
+        Self { messages: self.messages + other.messages, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// The size of a message's text and images.
+pub(crate) fn user_bytes(text: &str, images: &[ImageContent]) -> usize {
+    text.len() + images.iter().map(|image| image.data.len()).sum::<usize>()
+}
+
+/// The size of a custom message, details included.
+pub(crate) fn custom_bytes(message: &CustomMessage) -> usize {
+    let content = match &message.content {
+        UserContent::Text(text) => text.len(),
+        UserContent::Blocks(blocks) => blocks
+            .iter()
+            .map(|block| match block {
+                ContentBlock::Text(text) => text.text.len(),
+                ContentBlock::Image(image) => image.data.len(),
+            })
+            .sum(),
+    };
+    let details = message.details.as_ref().map_or(0, |details| details.to_string().len());
+    content + details
+}
+
 #[derive(Debug)]
 pub(crate) struct Queue {
     waiting: VecDeque<Queued>,
@@ -37,6 +75,14 @@ impl Queue {
 
     pub(crate) fn push(&mut self, message: Queued) {
         self.waiting.push_back(message);
+    }
+
+    pub(crate) fn weight(&self) -> Weight {
+        let bytes = self.waiting.iter().map(|queued| match queued {
+            Queued::User { text, images } => user_bytes(text, images),
+            Queued::Custom(custom) => custom_bytes(custom),
+        });
+        bytes.fold(Weight::default(), Weight::plus)
     }
 
     /// The messages that are due.

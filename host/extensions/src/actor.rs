@@ -251,7 +251,7 @@ impl Actor {
             self.forget_backlog();
             self.extension.report_error(
                 "load",
-                "it is disabled after three faults within a minute; reload to try again",
+                "it is disabled after three faults within a minute; restart wharf to try again",
             );
         }
     }

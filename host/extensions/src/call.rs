@@ -24,7 +24,7 @@ pub(crate) enum CallError {
     Restarted(String),
     #[error("the call was cancelled")]
     Cancelled,
-    #[error("it is disabled after three faults within a minute; reload to try again")]
+    #[error("it is disabled after three faults within a minute; restart wharf to try again")]
     Disabled,
     #[error("{0} of its calls wait already")]
     Busy(usize),

@@ -209,6 +209,8 @@ impl Once {
                         report::error(failure);
                     }
                 }
+                // What concerns the start has been told where it was found.
+                Event::ExtensionError { event, .. } if event == "load" || event == "register" => {}
                 Event::ExtensionError { extension_path, event, error } => {
                     report::warning(format_args!("extension {extension_path} ({event}): {error}"));
                 }

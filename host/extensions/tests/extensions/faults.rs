@@ -46,11 +46,11 @@ async fn a_panicking_tool_call_handler_blocks_and_the_third_fault_disables_it() 
     }
     assert_eq!(
         fixture.report().await,
-        "load: it is disabled after three faults within a minute; reload to try again"
+        "load: it is disabled after three faults within a minute; restart wharf to try again"
     );
     assert_eq!(
         reason(fixture.bash("ls").await),
-        "extension panics failed: it is disabled after three faults within a minute; reload to try again"
+        "extension panics failed: it is disabled after three faults within a minute; restart wharf to try again"
     );
     fixture.command("beat 1").await;
     assert_eq!(fixture.ui.notified().await, "beat 1");
