@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use wharf_protocol::message::CustomMessage;
 use wharf_protocol::{AgentMessage, Event, Model, ModelRef, ThinkingLevel};
 use wharf_provider::Registry;
-use wharf_session::{Receipt, Session, SessionDir};
+use wharf_session::{Receipt, Session, SessionContext, SessionDir};
 
 use crate::hooks::{ExtensionCommand, HookNotification, Hooks};
 use crate::input::Input;
@@ -82,6 +82,8 @@ pub(crate) struct State {
     pub(crate) messages: Vec<Arc<AgentMessage>>,
     pub(crate) model: Option<Model>,
     pub(crate) thinking_level: ThinkingLevel,
+    /// What the branch's last entries say of both.
+    pub(crate) recorded: Recorded,
     pub(crate) steering: Queue,
     pub(crate) follow_up: Queue,
     /// Extension messages that go with the next prompt.
@@ -94,6 +96,19 @@ pub(crate) struct State {
     pub(crate) run: Option<CancellationToken>,
     /// The system prompt of the current or the last run.
     pub(crate) system_prompt: Arc<str>,
+}
+
+/// Model and thinking level as the session has them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Recorded {
+    model: Option<ModelRef>,
+    thinking_level: Option<ThinkingLevel>,
+}
+
+impl Recorded {
+    pub(crate) fn of(context: &SessionContext) -> Self {
+        Self { model: context.model.clone(), thinking_level: context.thinking_level }
+    }
 }
 
 impl State {
@@ -135,9 +150,10 @@ impl Agent {
             inner: Arc::new(Inner {
                 state: Mutex::new(State {
                     session: options.session,
-                    messages: context.messages,
+                    messages: context.messages.clone(),
                     model,
                     thinking_level,
+                    recorded: Recorded::of(&context),
                     steering: Queue::new(options.steering_mode),
                     follow_up: Queue::new(options.follow_up_mode),
                     next_turn: Vec::new(),
@@ -161,7 +177,6 @@ impl Agent {
                 extension_bytes: AtomicUsize::new(0),
             }),
         };
-        agent.record_model(context.model.as_ref(), context.thinking_level);
         agent
     }
 
@@ -175,23 +190,22 @@ impl Agent {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records model and thinking level where the branch's last entries differ.
-    /// The lines reach a new session's file together with its first message, so
-    /// nothing waits for them here.
-    pub(crate) fn record_model(
-        &self,
-        last_model: Option<&ModelRef>,
-        last_thinking: Option<ThinkingLevel>,
-    ) {
-        let state = self.state();
-        if let Some(model) = &state.model
-            && last_model != Some(&model.reference())
+    /// Records model and thinking level where the branch's last entries differ. Done
+    /// when a run starts: merely opening a session writes nothing. Nothing waits for
+    /// the lines, which reach the file before the message that follows.
+    pub(crate) fn record_model(&self) {
+        let mut state = self.state();
+        let model = state.model.as_ref().map(Model::reference);
+        if let Some(model) = &model
+            && state.recorded.model.as_ref() != Some(model)
         {
             state.session.append_model_change(&model.provider, &model.id);
         }
-        if last_thinking != Some(state.thinking_level) {
-            state.session.append_thinking_level_change(state.thinking_level);
+        let level = state.thinking_level;
+        if state.recorded.thinking_level != Some(level) {
+            state.session.append_thinking_level_change(level);
         }
+        state.recorded = Recorded { model, thinking_level: Some(level) };
     }
 
     /// Tells extensions and the front end.

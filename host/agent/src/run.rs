@@ -77,6 +77,7 @@ impl Agent {
         let (context, injected) = self.prepare(tools, &first, cancel).await;
         self.emit(Event::AgentStart { model, thinking_level }).await;
         self.emit(Event::TurnStart).await;
+        self.record_model();
         for queued in first {
             self.record_queued(queued, recorded).await;
         }

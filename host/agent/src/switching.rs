@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use wharf_session::{OpenError, Session, SessionOptions};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, Recorded};
 use crate::hooks::{HookEvent, HookNotification, SwitchReason};
 use crate::output::{AgentOutput, deliver};
 
@@ -92,6 +92,7 @@ impl Agent {
             }
             let previous = std::mem::replace(&mut state.session, session.clone());
             state.messages.clone_from(&context.messages);
+            state.recorded = Recorded::of(&context);
             state.steering.clear();
             state.follow_up.clear();
             state.next_turn.clear();
@@ -107,7 +108,6 @@ impl Agent {
             }
             break previous;
         };
-        self.record_model(context.model.as_ref(), context.thinking_level);
         self.inner.hooks.notify(HookNotification::SessionSwitch {
             reason,
             previous_session_file: previous.file().map(Path::to_owned),

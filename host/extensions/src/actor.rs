@@ -152,7 +152,8 @@ impl Actor {
         let clock = GuestClock::new();
         let mut store = State::store(
             &runtime,
-            Arc::clone(&self.extension.services),
+            // Its limits go by the name of its file or by its id.
+            self.extension.services.of(self.extension.name()),
             self.extension.name().into(),
             Mode::Serving,
             Arc::clone(&clock),

@@ -16,10 +16,14 @@ use wasmtime::component::Component;
 
 use crate::registration::Registration;
 
-/// Format of a cached registration.
+/// Format of the cache's files.
 ///
 /// 1. The first.
-const REGISTRATION_FORMAT: u32 = 1;
+/// 2. Each file ends with the SHA-256 of what is before it.
+const FORMAT: u32 = 2;
+
+/// Bytes of the digest at a file's end.
+const DIGEST_BYTES: usize = 32;
 
 /// Group and others may not write.
 const FOREIGN_WRITE: u32 = 0o022;
@@ -66,8 +70,9 @@ impl Cache {
         let path = self.registration_path(key);
         check_private(&self.directory).ok()?;
         check_private(&path).ok()?;
-        let stored: StoredRegistration = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
-        (stored.format == REGISTRATION_FORMAT).then_some(stored.registration)
+        let file = fs::read(path).ok()?;
+        let stored: StoredRegistration = serde_json::from_slice(undamaged(&file)?).ok()?;
+        (stored.format == FORMAT).then_some(stored.registration)
     }
 
     pub(crate) fn store_registration(
@@ -76,7 +81,7 @@ impl Cache {
         registration: &Registration,
     ) -> io::Result<()> {
         let stored =
-            StoredRegistration { format: REGISTRATION_FORMAT, registration: registration.clone() };
+            StoredRegistration { format: FORMAT, registration: registration.clone() };
         self.write(&self.registration_path(key), &serde_json::to_vec(&stored)?)
     }
 
@@ -85,6 +90,8 @@ impl Cache {
         let path = self.code_path(key);
         check_private(&self.directory).ok()?;
         check_private(&path).ok()?;
+        // The loader trusts what it maps: a flipped bit would be run.
+        undamaged(&fs::read(&path).ok()?)?;
         deserialize(engine, &path).ok()
     }
 
@@ -99,9 +106,16 @@ impl Cache {
         check_private(&self.directory)?;
         let mut file = tempfile::Builder::new().prefix(".tmp-").tempfile_in(&self.directory)?;
         file.write_all(bytes)?;
+        file.write_all(&Sha256::digest(bytes))?;
         file.persist(path).map_err(|error| error.error)?;
         Ok(())
     }
+}
+
+/// What a file holds before its digest; none when the two do not fit.
+fn undamaged(file: &[u8]) -> Option<&[u8]> {
+    let (content, digest) = file.split_at_checked(file.len().checked_sub(DIGEST_BYTES)?)?;
+    (Sha256::digest(content).as_slice() == digest).then_some(content)
 }
 
 /// Ours, no link, and nobody else can write it.
@@ -184,5 +198,25 @@ mod tests {
 
         fs::write(cache.registration_path(&key), b"{\"format\":2}").unwrap();
         assert!(cache.registration(&key).is_none());
+    }
+
+    #[test]
+    fn any_flipped_bit_is_a_miss() {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::new(directory.path().join("cache"));
+        let engine = engine();
+        let key = Key::new(EMPTY, "abc-speed");
+        cache.store_code(&key, &Component::new(&engine, EMPTY).unwrap()).unwrap();
+        let path = cache.code_path(&key);
+        let bytes = fs::read(&path).unwrap();
+        for at in (0..bytes.len()).step_by(97).chain([bytes.len() - 1]) {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1 << (at % 8);
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, damaged).unwrap();
+            assert!(cache.code(&key, &engine).is_none(), "byte {at}");
+        }
+        fs::write(&path, bytes).unwrap();
+        assert!(cache.code(&key, &engine).is_some());
     }
 }

@@ -19,7 +19,8 @@ pub(crate) enum CallError {
     /// This call trapped or used up its budget. Has been reported.
     #[error("{0}")]
     Trapped(String),
-    /// Another call of the same instance trapped. Has been reported.
+    /// Another call of the same instance trapped. The trap has been reported, what
+    /// became of this call has not.
     #[error("it was restarted while this call ran, because another of its calls failed: {0}")]
     Restarted(String),
     #[error("the call was cancelled")]
@@ -40,8 +41,8 @@ impl CallError {
     /// to tell.
     pub(crate) const fn is_reported(&self) -> bool {
         match self {
-            Self::Trapped(_) | Self::Restarted(_) | Self::Cancelled | Self::Stopped => true,
-            Self::Disabled | Self::Busy(_) | Self::Unavailable(_) => false,
+            Self::Trapped(_) | Self::Cancelled | Self::Stopped => true,
+            Self::Restarted(_) | Self::Disabled | Self::Busy(_) | Self::Unavailable(_) => false,
         }
     }
 }

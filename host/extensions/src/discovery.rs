@@ -31,6 +31,8 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
     /// The folder's name, or the file's without `.wasm`.
     pub(crate) name: String,
+    /// Named on the command line.
+    pub(crate) is_explicit: bool,
 }
 
 /// A path that led to nothing.
@@ -61,7 +63,9 @@ pub(crate) fn discover(sources: &Sources) -> (Vec<Found>, Vec<DiscoveryError>) {
     for path in &sources.explicit {
         push(named(path), &mut found, &mut errors);
     }
-    let explicit = found.len();
+    for extension in &mut found {
+        extension.is_explicit = true;
+    }
     for path in &sources.settings {
         push(named(path), &mut found, &mut errors);
     }
@@ -79,10 +83,8 @@ pub(crate) fn discover(sources: &Sources) -> (Vec<Found>, Vec<DiscoveryError>) {
         }
     }
     let mut seen = HashSet::new();
-    let mut position = 0;
     found.retain(|extension| {
-        position += 1;
-        let wanted = position <= explicit || !sources.disabled.contains(&extension.name);
+        let wanted = extension.is_explicit || !sources.disabled.contains(&extension.name);
         wanted && seen.insert(extension.path.clone())
     });
     (found, errors)
@@ -112,11 +114,11 @@ fn named(path: &Path) -> Result<Found, DiscoveryError> {
             }
             _ => name,
         };
-        return Ok(Found { path: canonical, name });
+        return Ok(Found { path: canonical, name, is_explicit: false });
     }
     let file = canonical.join(COMPONENT_FILE);
     match fs::canonicalize(&file) {
-        Ok(file) => Ok(Found { path: file, name: text(canonical.file_name()) }),
+        Ok(file) => Ok(Found { path: file, name: text(canonical.file_name()), is_explicit: false }),
         Err(_) => Err(DiscoveryError::NoComponent { path: path.to_owned() }),
     }
 }

@@ -97,6 +97,8 @@ struct Inner {
     services: Arc<Services>,
     loader: Arc<Loader>,
     built_in_tools: Vec<String>,
+    /// Names and ids that settings switch off.
+    disabled: Vec<String>,
     loading: Mutex<Loading>,
     /// Counts extensions that have registered or failed, plus one for the discovery.
     settled: watch::Sender<u64>,
@@ -138,6 +140,7 @@ impl ExtensionHost {
             loader: Arc::new(Loader::new(options.cache_dir, Arc::clone(&services))),
             services,
             built_in_tools: options.built_in_tools,
+            disabled: options.sources.disabled.clone(),
             loading: Mutex::default(),
             settled: watch::Sender::new(0),
             is_ready: AtomicBool::new(false),
@@ -291,6 +294,10 @@ impl Inner {
     ) -> Option<Actor> {
         let loaded = self.loader.load(&extension.found).await;
         let actor = match loaded {
+            Ok(loaded) if self.is_switched_off(&extension, &loaded.registration.id) => {
+                extension.set_status(Status::Failed);
+                None
+            }
             Ok(loaded) => {
                 extension.set_status(Status::Registered(Arc::new(loaded.registration.clone())));
                 Some(Actor::new(extension, Arc::clone(&self.loader), loaded, mailbox))
@@ -303,6 +310,12 @@ impl Inner {
         };
         self.settle(true);
         actor
+    }
+
+    /// Settings switch off by the file's name, which the discovery looks at, or by the
+    /// id. What was named explicitly is loaded all the same.
+    fn is_switched_off(&self, extension: &Extension, id: &str) -> bool {
+        !extension.found.is_explicit && self.disabled.iter().any(|name| name == id)
     }
 
     /// Something has been found out: the discovery is through, or an extension has

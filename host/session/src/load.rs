@@ -13,7 +13,7 @@ use crate::migrate::{assigned_id, migrate};
 use crate::scan::{Envelope, OBJECT_START, ParentField, scan, trim};
 use crate::tree::{Index, Parent, Tree};
 use crate::warning::{WarningKind, Warnings};
-use crate::writer::Replacement;
+use crate::writer::{Replacement, TornTail};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -24,11 +24,14 @@ pub(crate) struct Loaded {
     pub(crate) warnings: Warnings,
     /// What the first append writes instead of the file as it is.
     pub(crate) replacement: Option<Replacement>,
+    /// A last line that holds no whole entry.
+    pub(crate) torn_tail: Option<TornTail>,
 }
 
 pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
     let bytes = fs::read(path).map_err(|error| OpenError::read(path, error))?;
     let source_len = bytes.len() as u64;
+    let last_line = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1);
     let mut warnings = Warnings::default();
     let mut text = decode(bytes, path, &mut warnings);
 
@@ -72,8 +75,15 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
         }
     }
     let has_header = found.is_some();
-    let header =
-        found.map_or_else(|| SessionHeader::from_file_name(path), |(found, _)| found.header);
+    let header = found.map_or_else(
+        || SessionHeader {
+            // Nothing tells where the session was; it goes on here.
+            cwd: std::env::current_dir().unwrap_or_default(),
+            ..SessionHeader::from_file_name(path)
+        },
+        |(found, _)| found.header,
+    );
+    let torn_tail = loader.has_torn_tail.then_some(TornTail { start: last_line, source_len });
     let (tree, warnings) = loader.finish(&header);
     let replacement = (!current).then(|| Replacement {
         header: (!has_header).then(|| header.clone()),
@@ -85,7 +95,7 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
             (false, _) => Some(".damaged.bak".to_owned()),
         },
     });
-    Ok(Loaded { header, tree, warnings, replacement })
+    Ok(Loaded { header, tree, warnings, replacement, torn_tail })
 }
 
 /// Replaces bytes that are no UTF-8, so that they cost a character and not an entry.
@@ -153,6 +163,7 @@ struct Loader<'a> {
     drafts: Vec<Draft>,
     by_id: HashMap<EntryId, Index>,
     carriage_returns: bool,
+    has_torn_tail: bool,
     /// At least one line is what only session files have.
     is_session: bool,
 }
@@ -172,6 +183,7 @@ impl<'a> Loader<'a> {
             drafts: Vec::new(),
             by_id: HashMap::new(),
             carriage_returns: false,
+            has_torn_tail: false,
             is_session: false,
         }
     }
@@ -210,11 +222,12 @@ impl<'a> Loader<'a> {
         if scan.has_nul {
             self.warn(number, WarningKind::NulBytes);
         }
+        let last = end == self.text.len();
+        self.has_torn_tail |= last && scan.objects.is_empty();
         for (range, envelope) in scan.objects {
             self.add(number, start + range.start, start + range.end, envelope);
         }
         if scan.damaged {
-            let last = end == self.text.len();
             self.warn(number, if last { WarningKind::TornTail } else { WarningKind::BadLine });
         }
     }

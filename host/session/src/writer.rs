@@ -62,11 +62,24 @@ impl Future for Receipt {
 pub(crate) enum Target {
     /// Nothing: the file and its folder are created.
     New(SessionHeader),
-    /// A session file of the current version.
-    Existing,
+    /// A session file of the current version, perhaps with a torn tail.
+    Existing(Option<TornTail>),
     /// A file to be replaced.
     Replaced(Replacement),
 }
+
+/// A last line that a crash cut off. Readers that parse every line would stumble over
+/// it for ever, so the first append moves it out of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TornTail {
+    /// Where it starts, in bytes.
+    pub(crate) start: u64,
+    /// Length of the file that was read. Another one means that somebody writes there.
+    pub(crate) source_len: u64,
+}
+
+/// What is added to a file's name for the tails that were moved out of it.
+const TORN_SUFFIX: &str = ".torn";
 
 /// The version 3 form of a file that has another one.
 #[derive(Debug, Clone)]
@@ -283,17 +296,19 @@ impl Worker {
     /// Has the file open for appending.
     fn prepare(&mut self) -> Result<(), WriteError> {
         match &self.target {
-            Target::Existing => {}
+            Target::Existing(None) => {}
+            Target::Existing(Some(torn)) => {
+                move_torn_tail(&self.path, *torn).map_err(|error| self.error(error))?;
+                self.target = Target::Existing(None);
+            }
             Target::New(header) => {
                 let line = header.to_line().map_err(|error| WriteError::Encode(Arc::new(error)))?;
-                let file = self.create().map_err(|error| self.error(error))?;
-                self.file = Some(file);
-                self.backlog.push_front(Item { line: Arc::new(line), receipt: None });
-                self.target = Target::Existing;
+                self.create(&line).map_err(|error| self.error(error))?;
+                self.target = Target::Existing(None);
             }
             Target::Replaced(replacement) => {
                 self.replace(replacement)?;
-                self.target = Target::Existing;
+                self.target = Target::Existing(None);
             }
         }
         // A file that someone replaced by another one (an editor does) is opened again.
@@ -325,15 +340,16 @@ impl Worker {
         Err(WriteError::Removed { path: self.path.clone() })
     }
 
-    fn create(&self) -> io::Result<File> {
-        if let Some(folder) = self.path.parent() {
-            create_private_dir(folder)?;
-        }
-        let mut options = OpenOptions::new();
-        options.read(true).append(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        options.open(&self.path)
+    /// Creates the file with its header: by rename, so that a crash leaves no file
+    /// without one.
+    fn create(&self, header: &str) -> io::Result<()> {
+        let folder = self.path.parent().unwrap_or(Path::new("."));
+        create_private_dir(folder)?;
+        // Private, as tempfile makes them.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(header.as_bytes())?;
+        file.persist_noclobber(&self.path)?;
+        Ok(())
     }
 
     /// Puts the version 3 form in the file's place, and keeps the file beside it.
@@ -359,6 +375,28 @@ impl Worker {
     fn error(&self, source: io::Error) -> WriteError {
         WriteError::io(&self.path, source)
     }
+}
+
+/// Takes a torn tail out of the file; its bytes are kept beside it.
+fn move_torn_tail(path: &Path, torn: TornTail) -> io::Result<()> {
+    let mut file = OpenOptions::new().read(true).write(true).open(path)?;
+    if file.metadata()?.len() != torn.source_len {
+        return Ok(());
+    }
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(torn.start))?;
+    file.read_to_end(&mut tail)?;
+    tail.push(b'\n');
+    let mut name = path.as_os_str().to_owned();
+    name.push(TORN_SUFFIX);
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut kept = options.open(name)?;
+    kept.write_all(&tail)?;
+    kept.sync_all()?;
+    file.set_len(torn.start)
 }
 
 fn put_in_place(path: &Path, header: &str, replacement: &Replacement) -> io::Result<()> {
@@ -445,7 +483,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.jsonl");
         std::os::unix::fs::symlink("/dev/full", &path).unwrap();
-        let writer = start(&path, Target::Existing);
+        let writer = start(&path, Target::Existing(None));
         for text in ["a", "b"] {
             let error = writer.append(lines(&[text])).await.unwrap_err();
             assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
@@ -465,7 +503,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.jsonl");
         fs::write(&path, "").unwrap();
-        let writer = start(&path, Target::Existing);
+        let writer = start(&path, Target::Existing(None));
         writer.append(lines(&["a"])).await.unwrap();
         fs::remove_file(&path).unwrap();
         let error = writer.append(lines(&["b"])).await.unwrap_err();
@@ -481,7 +519,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.jsonl");
         fs::write(&path, "torn").unwrap();
-        let writer = start(&path, Target::Existing);
+        let writer = start(&path, Target::Existing(None));
         writer.append(lines(&["a"])).await.unwrap();
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
         other.write_all(b"other").unwrap();
@@ -495,7 +533,7 @@ mod tests {
         let path = dir.path().join("s.jsonl");
         for (between, expected) in [("", "abcd\nef\n"), ("X\n", "abX\nabcd\nef\n")] {
             fs::write(&path, "ab").unwrap();
-            let mut worker = Worker::new(path.clone(), Target::Existing);
+            let mut worker = Worker::new(path.clone(), Target::Existing(None));
             let (sender, mut receipt) = oneshot::channel();
             worker.queue(lines(&["abcd", "ef"]), sender);
             // As after a write that stopped two bytes in.

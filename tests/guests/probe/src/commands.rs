@@ -1,5 +1,7 @@
 //! One command for each host function, and how its result is shown.
 
+use std::io::Write as _;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use wharf_sdk::{
@@ -129,6 +131,12 @@ fn control(registration: Registration<Probe>) -> Registration<Probe> {
             ctx.log().warn(format!("warn {args}"));
             ctx.log().error(format!("error {args}"));
             show(ctx, "log", ())
+        })
+        .command("print", "TEXT", async |_: &Probe, ctx, args| {
+            // What a careless dependency does.
+            std::io::stdout().write_all(format!("{args}\n").as_bytes())?;
+            std::io::stderr().write_all(format!("{args}\n").as_bytes())?;
+            show(ctx, "print", ())
         })
         .command("ui-has-ui", "", async |_: &Probe, ctx, _| {
             show(ctx, "ui-has-ui", ctx.ui().has_ui())

@@ -3,8 +3,8 @@
 use serde_json::json;
 use wharf_sdk::{
     BeforeAgentStart, BeforeAgentStartEvent, BuiltinCall, CommandCtx, Content, Control, Ctx,
-    CustomMessage, InputDecision, InputEvent, Json, Notification, Result, ToolCallDecision,
-    ToolCallEvent, ToolResultEvent, ToolResultPatch,
+    CustomMessage, InputDecision, InputEvent, InputSource, Json, Notification, Result,
+    ToolCallDecision, ToolCallEvent, ToolResultEvent, ToolResultPatch,
 };
 
 use crate::Probe;
@@ -58,6 +58,10 @@ impl Probe {
             ctx.ui().notify(format!("handled: {text}"));
             return Ok(InputDecision::Handled);
         }
+        if event.text.starts_with("source:") {
+            ctx.ui().notify(format!("source: {}", source(event.source)));
+            return Ok(InputDecision::Handled);
+        }
         Ok(InputDecision::Proceed)
     }
 
@@ -77,7 +81,10 @@ impl Probe {
         })
     }
 
-    pub(crate) async fn count(&self, _ctx: &Ctx, notification: Notification) -> Result<()> {
+    pub(crate) async fn count(&self, ctx: &Ctx, notification: Notification) -> Result<()> {
+        if matches!(notification, Notification::SessionShutdown) {
+            ctx.ui().notify(notification.name());
+        }
         *self.counts.borrow_mut().entry(notification.name().to_owned()).or_default() += 1;
         Ok(())
     }
@@ -85,5 +92,13 @@ impl Probe {
     pub(crate) async fn counts(&self, ctx: &CommandCtx, _args: &str) -> Result<()> {
         ctx.ui().notify(Json::of(&*self.counts.borrow())?.as_str());
         Ok(())
+    }
+}
+
+const fn source(source: InputSource) -> &'static str {
+    match source {
+        InputSource::Interactive => "interactive",
+        InputSource::Rpc => "rpc",
+        InputSource::Extension => "extension",
     }
 }

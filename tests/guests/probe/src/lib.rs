@@ -7,9 +7,12 @@
 //!   handler: `REPLACE:rest` runs the rest, `ANSWER:text` is the result, `FAIL` is an
 //!   error, `CONTROL` calls a function that is only allowed in commands.
 //! - Output that contains `PATCHME` gets a piece of text more.
-//! - Input `transform:text` becomes upper case; `handled:text` is dealt with.
+//! - Input `transform:text` becomes upper case; `handled:text` is dealt with;
+//!   `source:` too, and shows where it came from.
 //! - A prompt that contains `INJECT` gets a custom message and a longer system prompt.
-//! - `/counts` shows how often each notification arrived.
+//! - `/counts` shows how often each notification arrived; `session_shutdown` is
+//!   shown when it arrives.
+//! - `/print text` writes to standard output and standard error.
 
 mod commands;
 mod events;
