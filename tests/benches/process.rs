@@ -113,7 +113,8 @@ fn latency() {
         let begin = Instant::now();
         session.send(&json!({"type": "prompt", "message": "/rpc-confirm"}));
         let dialog = session.wait(|line| line["method"] == "confirm");
-        session.send(&json!({"type": "extension_ui_response", "id": dialog["id"], "confirmed": true}));
+        session
+            .send(&json!({"type": "extension_ui_response", "id": dialog["id"], "confirmed": true}));
         session.wait(|line| line["method"] == "notify");
         confirm.push(millis(begin.elapsed()));
     }

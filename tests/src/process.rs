@@ -145,7 +145,9 @@ impl Wharf {
             Ok(line) => {
                 assert!(line.ends_with('\n'), "a torn line: {line:?}");
                 self.transcript.push(Direction::Out, line.trim_end_matches('\n'));
-                Some(serde_json::from_str(&line).unwrap_or_else(|e| panic!("no JSON ({e}): {line}")))
+                Some(
+                    serde_json::from_str(&line).unwrap_or_else(|e| panic!("no JSON ({e}): {line}")),
+                )
             }
             Err(RecvTimeoutError::Disconnected) => None,
             Err(RecvTimeoutError::Timeout) => {

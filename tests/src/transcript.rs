@@ -55,7 +55,8 @@ pub fn normalise(text: &str, names: &[(String, String)]) -> String {
     for (path, name) in names {
         text = text.replace(path.as_str(), name);
     }
-    let id = Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b").unwrap();
+    let id =
+        Regex::new(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b").unwrap();
     let mut seen: HashMap<String, usize> = HashMap::new();
     let text = id.replace_all(&text, |found: &Captures<'_>| {
         let next = seen.len() + 1;
@@ -64,6 +65,7 @@ pub fn normalise(text: &str, names: &[(String, String)]) -> String {
     let iso = Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d[.-]\d{3}Z").unwrap();
     let text = iso.replace_all(&text, "[TIME]");
     let millis = Regex::new(r#""(timestamp|expiresAt)":\d{13}"#).unwrap();
-    millis.replace_all(&text, |found: &Captures<'_>| format!("\"{}\":[TIME]", &found[1])).into_owned()
+    millis
+        .replace_all(&text, |found: &Captures<'_>| format!("\"{}\":[TIME]", &found[1]))
+        .into_owned()
 }
-

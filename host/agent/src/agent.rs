@@ -146,7 +146,7 @@ impl Agent {
             .and_then(|last| options.registry.find(&last.provider, &last.id).cloned());
         let model = options.model.or(last_model);
         let thinking_level = options.thinking_level.or(context.thinking_level).unwrap_or_default();
-        let agent = Self {
+        Self {
             inner: Arc::new(Inner {
                 state: Mutex::new(State {
                     session: options.session,
@@ -176,8 +176,7 @@ impl Agent {
                 ending: AtomicUsize::new(0),
                 extension_bytes: AtomicUsize::new(0),
             }),
-        };
-        agent
+        }
     }
 
     /// Tells extensions that the session has begun. Not part of [`Self::new`]: their
@@ -248,7 +247,8 @@ impl Agent {
 
     /// True until the last event of the last run has left.
     pub fn is_streaming(&self) -> bool {
-        self.state().is_busy() || self.inner.ending.load(Ordering::SeqCst) > 0
+        let state = self.state();
+        state.is_busy() || self.inner.ending.load(Ordering::SeqCst) > 0
     }
 
     /// Waits until no run is active and every accepted input has been served.
@@ -271,15 +271,17 @@ impl Agent {
     }
 
     pub fn pending_messages(&self) -> PendingMessages {
-        let state = self.state();
-        PendingMessages::of(&state.steering, &state.follow_up)
+        PendingMessages::of(&self.state())
     }
 
     pub fn clear_pending_messages(&self) -> PendingMessages {
         let mut state = self.state();
-        let pending = PendingMessages::of(&state.steering, &state.follow_up);
+        let pending = PendingMessages::of(&state);
         state.steering.clear();
         state.follow_up.clear();
+        for input in &mut state.inputs {
+            input.clear();
+        }
         pending
     }
 
@@ -333,7 +335,9 @@ impl Agent {
             session_id: state.session.id().to_owned(),
             session_name: state.session.name(),
             message_count: state.messages.len(),
-            pending_message_count: state.steering.len() + state.follow_up.len(),
+            pending_message_count: state.steering.len()
+                + state.follow_up.len()
+                + state.inputs.iter().filter_map(Input::pending).count(),
             context_usage: state
                 .model
                 .as_ref()

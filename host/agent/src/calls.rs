@@ -119,7 +119,8 @@ impl Agent {
             return settled(Outcome::refused("Operation aborted"));
         }
         let Some(tool) = context.tool(&call.name) else {
-            let known: Vec<_> = context.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+            let known: Vec<_> =
+                context.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             return settled(Outcome::refused(format!(
                 "Tool {} not found. Available tools: {}",
                 call.name,
@@ -212,7 +213,10 @@ impl Agent {
             progress: self.progress(call, args),
         });
         let result = AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|_| {
-            Err(ToolFailure::new(format!("internal error: tool {} panicked; please report it", call.name)))
+            Err(ToolFailure::new(format!(
+                "internal error: tool {} panicked; please report it",
+                call.name
+            )))
         });
         match result {
             Ok(output) => Outcome { output, is_error: false, ran: true },

@@ -234,7 +234,11 @@ mod tests {
     use super::*;
 
     fn messages(list: Value) -> Vec<Arc<AgentMessage>> {
-        serde_json::from_value::<Vec<AgentMessage>>(list).unwrap().into_iter().map(Arc::new).collect()
+        serde_json::from_value::<Vec<AgentMessage>>(list)
+            .unwrap()
+            .into_iter()
+            .map(Arc::new)
+            .collect()
     }
 
     /// What is sent, as `role:detail`.
@@ -280,7 +284,14 @@ mod tests {
                 {"role": "user", "content": "b"},
                 result("2"),
             ]),
-            &["user:a", "assistant::1,2,3", "result:1:false", "result:2:true", "result:3:false", "user:b"],
+            &[
+                "user:a",
+                "assistant::1,2,3",
+                "result:1:false",
+                "result:2:true",
+                "result:3:false",
+                "user:b",
+            ],
         );
     }
 

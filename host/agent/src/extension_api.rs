@@ -107,9 +107,7 @@ impl HostApi for Agent {
             }
         };
         let source = InputSource::Extension;
-        self.submit(Submission { text, images, kind, source })
-            .map(drop)
-            .map_err(failed)
+        self.submit(Submission { text, images, kind, source }).map(drop).map_err(failed)
     }
 
     fn send_message(

@@ -162,7 +162,10 @@ pub enum SwitchReason {
 #[derive(Debug, Clone)]
 pub enum HookNotification {
     SessionStart,
-    SessionSwitch { reason: SwitchReason, previous_session_file: Option<PathBuf> },
+    SessionSwitch {
+        reason: SwitchReason,
+        previous_session_file: Option<PathBuf>,
+    },
     SessionShutdown,
     /// One of the events that front ends see, as on the wire; its name is a
     /// [`HookEvent`].

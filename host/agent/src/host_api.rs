@@ -56,7 +56,11 @@ pub trait HostApi: Send + Sync + fmt::Debug {
     ) -> Result<(), HostApiError>;
 
     /// Appends an entry that the model never sees; gives its id.
-    fn append_entry(&self, custom_type: String, data: Option<Value>) -> Result<String, HostApiError>;
+    fn append_entry(
+        &self,
+        custom_type: String,
+        data: Option<Value>,
+    ) -> Result<String, HostApiError>;
     /// Also announces `session_name_changed`.
     fn set_session_name(&self, name: String) -> Result<(), HostApiError>;
     fn set_label(&self, entry: String, label: Option<String>) -> Result<(), HostApiError>;

@@ -11,13 +11,15 @@ use wharf_protocol::{Event, ImageContent, StreamingBehavior};
 
 use crate::agent::{Agent, QueueFull, State};
 use crate::hooks::{HookEvent, InputEvent, InputSource, InputVerdict};
-use crate::queue::{Queued, user_bytes};
+use crate::queue::{PendingMessage, Queued, user_bytes};
 
 /// How a message wants to be delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputKind {
     /// Starts a run; during one, `streaming_behavior` says what to do instead.
-    Prompt { streaming_behavior: Option<StreamingBehavior> },
+    Prompt {
+        streaming_behavior: Option<StreamingBehavior>,
+    },
     Steer,
     FollowUp,
 }
@@ -55,46 +57,71 @@ pub enum Accepted {
     Later(oneshot::Receiver<Result<(), SubmitError>>),
 }
 
+/// Accepted input on its way through the handlers.
 #[derive(Debug)]
 pub(crate) struct Input {
     submission: Submission,
     verdict: Option<oneshot::Sender<Result<(), SubmitError>>>,
     pub(crate) cancel: CancellationToken,
-    bytes: usize,
+    /// `clear_pending_messages` has given it back.
+    is_cleared: bool,
 }
 
 impl Input {
-    /// The size of its text and images, which may be with a handler just now.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
+    /// The size of its text and images.
+    pub(crate) fn bytes(&self) -> usize {
+        user_bytes(&self.submission.text, &self.submission.images)
+    }
+
+    /// What waits for its turn in a run, and in which queue it will be; none for a
+    /// prompt that starts one.
+    pub(crate) fn pending(&self) -> Option<(StreamingBehavior, PendingMessage)> {
+        let Submission { text, images, kind, .. } = &self.submission;
+        let behavior = match kind {
+            InputKind::Steer => StreamingBehavior::Steer,
+            InputKind::FollowUp => StreamingBehavior::FollowUp,
+            InputKind::Prompt { streaming_behavior } => (*streaming_behavior)?,
+        };
+        (!self.is_cleared).then(|| (behavior, PendingMessage::new(text.clone(), images)))
+    }
+
+    /// Takes it back, if it is one that waits.
+    pub(crate) fn clear(&mut self) {
+        self.is_cleared |= self.pending().is_some();
     }
 }
 
 impl Agent {
-    /// Takes a message in. Never waits; what follows happens in a task.
+    /// Takes a message in. Never waits. Where no handler has to be asked the message
+    /// is in its place when this returns; else that happens in a task.
     ///
     /// # Errors
-    /// The agent is busy and the prompt does not say what to do then, or there is
-    /// no model.
+    /// The agent is busy and the prompt does not say what to do then, there is no
+    /// model, or too much waits already.
     pub fn submit(&self, submission: Submission) -> Result<Accepted, SubmitError> {
         let mut state = self.state();
-        let prompt_now =
-            submission.kind == InputKind::Prompt { streaming_behavior: None };
+        let prompt_now = submission.kind == InputKind::Prompt { streaming_behavior: None };
         if prompt_now && state.is_busy() {
             return Err(SubmitError::Busy);
         }
-        let bytes = user_bytes(&submission.text, &submission.images);
-        state.check_room(bytes)?;
-        let (verdict, accepted) = if state.model.is_some() {
-            (None, Accepted::Now)
-        } else if self.inner.hooks.subscribes(HookEvent::Input) {
-            let (verdict, later) = oneshot::channel();
-            (Some(verdict), Accepted::Later(later))
-        } else {
-            return Err(SubmitError::NoModel);
+        state.check_room(user_bytes(&submission.text, &submission.images))?;
+        let is_asked = self.inner.hooks.subscribes(HookEvent::Input);
+        let (verdict, accepted) = match (&state.model, is_asked) {
+            (Some(_), _) => (None, Accepted::Now),
+            (None, true) => {
+                let (verdict, later) = oneshot::channel();
+                (Some(verdict), Accepted::Later(later))
+            }
+            (None, false) => return Err(SubmitError::NoModel),
         };
         let cancel = CancellationToken::new();
-        state.inputs.push_back(Input { submission, verdict, cancel, bytes });
+        if !is_asked && !state.inputs_active {
+            let Submission { text, images, kind, .. } = submission;
+            let text = self.expand(text, state.session.id());
+            self.place(&mut state, Queued::User { text, images }, kind, &cancel);
+            return Ok(accepted);
+        }
+        state.inputs.push_back(Input { submission, verdict, cancel, is_cleared: false });
         self.inner.idle.send_replace(false);
         if !state.inputs_active {
             state.inputs_active = true;
@@ -104,46 +131,53 @@ impl Agent {
         Ok(accepted)
     }
 
+    /// Takes inputs through their handlers, one after the other, until none is left.
     async fn work_through_inputs(&self) {
         loop {
             let (event, cancel) = {
                 let mut state = self.state();
-                let Some(input) = state.inputs.front_mut() else {
+                // The input stays in front while its handlers run, so that an abort
+                // finds its token, and whoever asks finds the message.
+                let Some(Input { submission, cancel, .. }) = state.inputs.front() else {
                     state.inputs_active = false;
                     self.settle_idle(&state);
                     return;
                 };
-                // The input stays in front while its handlers run, so that an
-                // abort finds its token.
-                let event = InputEvent {
-                    text: std::mem::take(&mut input.submission.text),
-                    images: std::mem::take(&mut input.submission.images),
-                    source: input.submission.source,
-                };
-                (event, input.cancel.clone())
+                let Submission { text, images, source, .. } = submission;
+                let (text, images) = (text.clone(), images.clone());
+                (InputEvent { text, images, source: *source }, cancel.clone())
             };
             let verdict = self.ask_input_handlers(event, &cancel).await;
-            let queued = match verdict {
-                InputVerdict::Handled => None,
-                InputVerdict::Proceed { text, images } => {
-                    Some(Queued::User { text: self.expand(text).await, images })
-                }
-            };
-            let mut state = self.state();
-            let Some(input) = state.inputs.pop_front() else { continue };
-            let answer = match queued {
-                None => Ok(()),
-                Some(_) if state.model.is_none() => Err(SubmitError::NoModel),
-                Some(queued) => {
-                    self.place(&mut state, queued, input.submission.kind, &input.cancel);
-                    Ok(())
-                }
-            };
-            if let Some(verdict) = input.verdict {
-                // The asker may be gone; then nobody needs the answer.
-                let _ = verdict.send(answer);
+            if self.take_in(verdict) {
+                return;
             }
         }
+    }
+
+    /// Puts the input in front where its handlers want it. True: it was the last, and
+    /// whoever sees what comes of it finds nothing of it left here.
+    fn take_in(&self, verdict: InputVerdict) -> bool {
+        let mut state = self.state();
+        let Some(input) = state.inputs.pop_front() else { return false };
+        let was_last = state.inputs.is_empty();
+        state.inputs_active = !was_last;
+        let answer = match verdict {
+            _ if input.is_cleared => Ok(()),
+            InputVerdict::Handled => Ok(()),
+            InputVerdict::Proceed { .. } if state.model.is_none() => Err(SubmitError::NoModel),
+            InputVerdict::Proceed { text, images } => {
+                let text = self.expand(text, state.session.id());
+                let queued = Queued::User { text, images };
+                self.place(&mut state, queued, input.submission.kind, &input.cancel);
+                Ok(())
+            }
+        };
+        self.settle_idle(&state);
+        if let Some(verdict) = input.verdict {
+            // The asker may be gone; then nobody needs the answer.
+            let _ = verdict.send(answer);
+        }
+        was_last
     }
 
     async fn ask_input_handlers(
@@ -159,23 +193,20 @@ impl Agent {
         hooks.input(event, cancel).await
     }
 
-    /// `/skill:name args` and `/template args`. Text that cannot be expanded goes
-    /// on as it is, and the reason is told.
-    async fn expand(&self, text: String) -> String {
-        if !text.starts_with('/') {
-            return text;
-        }
-        let session = self.session();
-        match self.inner.resources.expand_input(&text, session.id()) {
+    /// `/skill:name args` and `/template args`; reads one small file. Text that cannot
+    /// be expanded goes on as it is, and the reason is told.
+    fn expand(&self, text: String, session_id: &str) -> String {
+        match self.inner.resources.expand_input(&text, session_id) {
             Ok(Some(expanded)) => expanded,
             Ok(None) => text,
             Err(error) => {
-                self.emit(Event::ExtensionError {
+                let event = Event::ExtensionError {
                     extension_path: text.split_whitespace().next().unwrap_or_default().to_owned(),
                     event: "input".to_owned(),
                     error: error.to_string(),
-                })
-                .await;
+                };
+                let agent = self.clone();
+                tokio::spawn(async move { agent.emit(event).await });
                 text
             }
         }

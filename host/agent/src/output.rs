@@ -16,7 +16,10 @@ pub enum AgentOutput {
     /// A step of the reply that the last `message_start` announced.
     Delta(StreamDelta),
     /// Something for the log and the person that no event has a shape for.
-    Diagnostic { path: PathBuf, message: String },
+    Diagnostic {
+        path: PathBuf,
+        message: String,
+    },
     /// Completed once everything before it has been written and flushed.
     Barrier(oneshot::Sender<()>),
 }
@@ -31,6 +34,9 @@ pub trait Outlet: Send + Sync + fmt::Debug {
     /// Waits for room: a slow reader slows the agent down. Output for a reader
     /// that is gone is dropped.
     fn send(&self, output: AgentOutput) -> BoxFuture<'_, ()>;
+
+    /// Waits until there may be room.
+    fn room(&self) -> BoxFuture<'_, ()>;
 }
 
 /// Sends, and waits only where it must.

@@ -4,8 +4,10 @@ use std::collections::VecDeque;
 
 use serde::Serialize;
 use wharf_protocol::message::CustomMessage;
-use wharf_protocol::{ContentBlock, ImageContent, UserContent, UserMessage};
+use wharf_protocol::{ContentBlock, ImageContent, StreamingBehavior, UserContent, UserMessage};
 
+use crate::agent::State;
+use crate::input::Input;
 use crate::resources::settings::QueueMode;
 
 /// A message on its way into the conversation.
@@ -17,7 +19,11 @@ pub(crate) enum Queued {
 
 impl Queued {
     /// The message that enters the conversation now.
-    pub(crate) fn user_message(text: String, images: Vec<ImageContent>, timestamp: u64) -> UserMessage {
+    pub(crate) fn user_message(
+        text: String,
+        images: Vec<ImageContent>,
+        timestamp: u64,
+    ) -> UserMessage {
         let mut blocks = vec![ContentBlock::text(text)];
         blocks.extend(images.into_iter().map(ContentBlock::Image));
         UserMessage { content: UserContent::Blocks(blocks), timestamp }
@@ -109,15 +115,18 @@ impl Queue {
         self.waiting
             .iter()
             .map(|queued| match queued {
-                Queued::User { text, images } => PendingMessage {
-                    text: text.clone(),
-                    images: images.iter().cloned().map(ContentBlock::Image).collect(),
-                },
+                Queued::User { text, images } => PendingMessage::new(text.clone(), images),
                 Queued::Custom(custom) => {
                     PendingMessage { text: custom.content.to_text(), images: Vec::new() }
                 }
             })
             .collect()
+    }
+}
+
+impl PendingMessage {
+    pub(crate) fn new(text: String, images: &[ImageContent]) -> Self {
+        Self { text, images: images.iter().cloned().map(ContentBlock::Image).collect() }
     }
 }
 
@@ -140,9 +149,18 @@ pub struct PendingMessages {
 }
 
 impl PendingMessages {
-    pub(crate) fn of(steering: &Queue, follow_up: &Queue) -> Self {
-        let (steering_messages, follow_up_messages) = (steering.pending(), follow_up.pending());
-        let texts = |list: &[PendingMessage]| list.iter().map(|message| message.text.clone()).collect();
+    /// The queues, and after them what is accepted and still with `input` handlers.
+    pub(crate) fn of(state: &State) -> Self {
+        let mut steering_messages = state.steering.pending();
+        let mut follow_up_messages = state.follow_up.pending();
+        for (kind, message) in state.inputs.iter().filter_map(Input::pending) {
+            match kind {
+                StreamingBehavior::Steer => steering_messages.push(message),
+                StreamingBehavior::FollowUp => follow_up_messages.push(message),
+            }
+        }
+        let texts =
+            |list: &[PendingMessage]| list.iter().map(|message| message.text.clone()).collect();
         Self {
             steering: texts(&steering_messages),
             follow_up: texts(&follow_up_messages),

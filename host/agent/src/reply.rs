@@ -80,12 +80,16 @@ impl Agent {
                 event = events.next() => event,
             };
             match event {
-                Some(Ok(ProviderEvent::Delta(delta))) => self.stream_delta(&mut stream, delta).await,
+                Some(Ok(ProviderEvent::Delta(delta))) => {
+                    self.stream_delta(&mut stream, delta).await
+                }
                 Some(Ok(ProviderEvent::Done { stop_reason, usage })) => {
                     break Ok((stop_reason, priced(usage, &model)));
                 }
                 Some(Err(error)) => break Err((StopReason::Error, error.to_string())),
-                None => break Err((StopReason::Error, "the stream ended before the reply".to_owned())),
+                None => {
+                    break Err((StopReason::Error, "the stream ended before the reply".to_owned()));
+                }
             }
         };
         self.finish(stream, end).await
@@ -127,7 +131,9 @@ impl Agent {
                     stream.broken.insert(call.id.clone(), problem.clone());
                 }
             }
-            StreamDelta::Text { .. } | StreamDelta::Thinking { .. } | StreamDelta::ToolCall { .. } => {}
+            StreamDelta::Text { .. }
+            | StreamDelta::Thinking { .. }
+            | StreamDelta::ToolCall { .. } => {}
         }
         if let Some(last) = &mut stream.last_update
             && last.elapsed() >= UPDATE_INTERVAL

@@ -13,7 +13,8 @@ use wharf_provider::ToolDefinition;
 use wharf_session::{CustomMessageEntry, Timestamp};
 
 use crate::agent::Agent;
-use crate::hooks::{BeforeAgentStartEvent, HookEvent};
+use crate::hooks::{BeforeAgentStartEvent, HookEvent, HookNotification};
+use crate::output::AgentOutput;
 use crate::queue::Queued;
 use crate::tool::Tool;
 
@@ -51,7 +52,8 @@ impl Agent {
     pub(crate) async fn run_to_end(&self, first: Vec<Queued>, cancel: CancellationToken) {
         let stage = self.inner.stage.lock().await;
         let mut recorded = Messages::new();
-        let played = AssertUnwindSafe(self.play(first, &cancel, &mut recorded)).catch_unwind().await;
+        let played =
+            AssertUnwindSafe(self.play(first, &cancel, &mut recorded)).catch_unwind().await;
         if played.is_err() {
             // A fault of ours (the panic's text is on stderr); the person is told
             // in the conversation, and the session goes on.
@@ -60,10 +62,30 @@ impl Agent {
             let message = self.failed_reply("internal error: the run panicked; please report it");
             self.record(AgentMessage::Assistant(message), &mut recorded).await;
         }
-        self.emit(Event::AgentEnd { messages: recorded }).await;
+        self.leave(Event::AgentEnd { messages: recorded }).await;
         drop(stage);
-        self.inner.ending.fetch_sub(1, Ordering::SeqCst);
-        self.settle_idle(&self.state());
+    }
+
+    /// Lets the run's last event go. Whoever sees it finds the agent idle, and whoever
+    /// finds the agent idle has the event before the answer: both happen under the lock.
+    async fn leave(&self, event: Event) {
+        let event = Arc::new(event);
+        self.inner.hooks.notify(HookNotification::Wire(Arc::clone(&event)));
+        let mut output = AgentOutput::Event(event);
+        loop {
+            {
+                let state = self.state();
+                match self.inner.outlet.try_send(output) {
+                    Ok(()) => {
+                        self.inner.ending.fetch_sub(1, Ordering::SeqCst);
+                        self.settle_idle(&state);
+                        return;
+                    }
+                    Err(unsent) => output = *unsent,
+                }
+            }
+            self.inner.outlet.room().await;
+        }
     }
 
     async fn play(&self, first: Vec<Queued>, cancel: &CancellationToken, recorded: &mut Messages) {

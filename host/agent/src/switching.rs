@@ -43,7 +43,8 @@ impl Agent {
         if self.is_switch_cancelled(SwitchReason::New, None).await {
             return true;
         }
-        let options = SessionOptions { parent_session: options.parent_session, ..Default::default() };
+        let options =
+            SessionOptions { parent_session: options.parent_session, ..Default::default() };
         let session = match &self.inner.session_dir {
             Some(dir) => Session::create(dir, &self.inner.cwd, options),
             None => Session::in_memory(&self.inner.cwd),

@@ -43,7 +43,10 @@ pub enum DialogAnswer {
     /// Answers of `select`, `input` and `editor`.
     Text(String),
     Confirmed(bool),
-    Ask { selected: Vec<String>, custom_text: Option<String> },
+    Ask {
+        selected: Vec<String>,
+        custom_text: Option<String>,
+    },
 }
 
 /// How a dialog settled: exactly once, whichever came first.

@@ -81,7 +81,11 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
             "required": ["n"], "additionalProperties": false});
         check(&schema, json!({"n": 1}), Ok(()));
-        check(&schema, json!({"n": "1"}), Err("Invalid arguments for tool t: /n: \"1\" is not of type \"integer\""));
+        check(
+            &schema,
+            json!({"n": "1"}),
+            Err("Invalid arguments for tool t: /n: \"1\" is not of type \"integer\""),
+        );
         check(&schema, json!({}), Err("\"n\" is a required property"));
         check(&schema, json!({"n": 1, "m": 2}), Err("'m' was unexpected"));
         check(&json!({"type": "object"}), json!({"m": 2}), Ok(()));

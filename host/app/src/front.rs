@@ -77,4 +77,11 @@ impl Outlet for Front {
     fn send(&self, output: AgentOutput) -> BoxFuture<'_, ()> {
         Box::pin(self.wake(Wakeup::Output(output)))
     }
+
+    fn room(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            // Given back at once: whoever asked tries again. A closed channel has room.
+            let _ = self.sender.reserve().await;
+        })
+    }
 }

@@ -18,6 +18,7 @@ mod updates;
 mod wiring;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser as _;
 
@@ -26,6 +27,9 @@ use crate::cli::{Cli, Command, Mode};
 /// Its small allocations are what a run is made of.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// What tasks get to end at the exit.
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
     let (args, unknown) = cli::without_unknown_no_flags(std::env::args_os());
@@ -69,8 +73,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             Mode::Text => modes::once::text(args).await,
         }
     });
-    // A guest that loops or a compile under way must not hold the exit.
-    runtime.shutdown_background();
+    // Drops what still runs, and with it child processes; a guest that loops or a
+    // compile under way must not hold the exit.
+    runtime.shutdown_timeout(SHUTDOWN_LIMIT);
     code
 }
 

@@ -22,7 +22,8 @@ pub(crate) fn read(arguments: Vec<String>) -> anyhow::Result<Prompts> {
     for argument in arguments {
         match argument.strip_prefix('@') {
             Some(path) if !path.is_empty() => {
-                let bytes = std::fs::read(path).with_context(|| format!("failed to read {path}"))?;
+                let bytes =
+                    std::fs::read(path).with_context(|| format!("failed to read {path}"))?;
                 if let Some(mime_type) = image_type(&bytes) {
                     prompts.images.push(ImageContent {
                         data: base64::engine::general_purpose::STANDARD.encode(&bytes),
@@ -77,7 +78,10 @@ mod tests {
         let binary = file("b", b"\xfe\xff");
         let prompts = read(vec![text.clone(), image, "look".into(), "then".into()]).unwrap();
         let name = &text[1..];
-        assert_eq!(prompts.texts, [format!("<file name=\"{name}\">\nA\n</file>\nlook"), "then".into()]);
+        assert_eq!(
+            prompts.texts,
+            [format!("<file name=\"{name}\">\nA\n</file>\nlook"), "then".into()]
+        );
         assert_eq!(prompts.images[0].mime_type, "image/png");
         assert!(read(vec![binary]).unwrap_err().to_string().contains("neither UTF-8"));
         assert!(read(vec!["@/absent".into()]).unwrap_err().to_string().contains("/absent"));

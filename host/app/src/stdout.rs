@@ -128,7 +128,8 @@ impl Stdout {
         let mut queue = self.shared.lock();
         queue.finished = true;
         self.shared.work.notify_one();
-        let waiting = |queue: &mut Queue| !(queue.closed || queue.items.is_empty() && queue.bytes == 0);
+        let waiting =
+            |queue: &mut Queue| !(queue.closed || queue.items.is_empty() && queue.bytes == 0);
         let (queue, timeout) = self
             .shared
             .done

@@ -146,8 +146,12 @@ impl Updates {
         };
         self.write(out, |partial| match kind {
             Kind::Text => AssistantMessageEvent::TextDelta { content_index, delta, partial },
-            Kind::Thinking => AssistantMessageEvent::ThinkingDelta { content_index, delta, partial },
-            Kind::ToolCall => AssistantMessageEvent::ToolCallDelta { content_index, delta, partial },
+            Kind::Thinking => {
+                AssistantMessageEvent::ThinkingDelta { content_index, delta, partial }
+            }
+            Kind::ToolCall => {
+                AssistantMessageEvent::ToolCallDelta { content_index, delta, partial }
+            }
         });
     }
 
@@ -166,7 +170,10 @@ impl Updates {
         };
         match delta {
             StreamDelta::TextStart { index: content_index } => {
-                self.write(out, |partial| AssistantMessageEvent::TextStart { content_index, partial });
+                self.write(out, |partial| AssistantMessageEvent::TextStart {
+                    content_index,
+                    partial,
+                });
             }
             StreamDelta::TextEnd { index: content_index, .. } => {
                 let content = content(content_index);
@@ -197,7 +204,9 @@ impl Updates {
                     partial,
                 });
             }
-            StreamDelta::Text { .. } | StreamDelta::Thinking { .. } | StreamDelta::ToolCall { .. } => {}
+            StreamDelta::Text { .. }
+            | StreamDelta::Thinking { .. }
+            | StreamDelta::ToolCall { .. } => {}
         }
     }
 

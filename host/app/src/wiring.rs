@@ -211,10 +211,7 @@ fn session(
     Ok((session, Some(dir)))
 }
 
-fn chosen_tools(
-    args: &RunArgs,
-    all: Vec<Arc<dyn Tool>>,
-) -> anyhow::Result<Vec<Arc<dyn Tool>>> {
+fn chosen_tools(args: &RunArgs, all: Vec<Arc<dyn Tool>>) -> anyhow::Result<Vec<Arc<dyn Tool>>> {
     if args.no_tools {
         return Ok(Vec::new());
     }

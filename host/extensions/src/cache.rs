@@ -80,8 +80,7 @@ impl Cache {
         key: &Key,
         registration: &Registration,
     ) -> io::Result<()> {
-        let stored =
-            StoredRegistration { format: FORMAT, registration: registration.clone() };
+        let stored = StoredRegistration { format: FORMAT, registration: registration.clone() };
         self.write(&self.registration_path(key), &serde_json::to_vec(&stored)?)
     }
 

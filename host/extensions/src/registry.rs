@@ -195,7 +195,8 @@ mod tests {
             own_limits: Arc::default(),
             runtime: tokio::runtime::Handle::current(),
         };
-        let found = Found { path: format!("/{id}.wasm").into(), name: id.to_owned(), is_explicit: false };
+        let found =
+            Found { path: format!("/{id}.wasm").into(), name: id.to_owned(), is_explicit: false };
         let (extension, mailbox) = Extension::new(found, Arc::new(services));
         // Kept open: these tests have no actor.
         std::mem::forget(mailbox);

@@ -63,7 +63,7 @@ impl Command {
         let Value::Object(mut fields) = value else {
             return Err(CommandError::parse(None, "expected a JSON object"));
         };
-        let id = fields.remove("id").filter(|id| !id.is_null());
+        let id = fields.remove("id");
         let kind = match fields.remove("type") {
             Some(Value::String(kind)) => kind,
             Some(_) => return Err(CommandError::parse(id, "\"type\" must be a string")),

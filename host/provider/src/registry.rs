@@ -191,7 +191,10 @@ impl Registry {
         match matches.as_slice() {
             [model] => Ok(ModelChoice { model: (*model).clone(), thinking_level }),
             [] => Err(RegistryError::NoMatch {
-                pattern: pattern.to_owned(),
+                pattern: match provider {
+                    Some(provider) => format!("{provider}/{id}"),
+                    None => pattern.to_owned(),
+                },
                 known: names(&self.models.iter().collect::<Vec<_>>()),
             }),
             several => Err(RegistryError::Ambiguous {

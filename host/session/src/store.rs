@@ -72,9 +72,8 @@ impl Session {
     /// no session file.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let loaded = load(path)?;
-        let target = loaded
-            .replacement
-            .map_or(Target::Existing(loaded.torn_tail), Target::Replaced);
+        let target =
+            loaded.replacement.map_or(Target::Existing(loaded.torn_tail), Target::Replaced);
         let output = Output::Waiting { target, lines: Vec::new() };
         let file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(Self::assemble(loaded.header, file, loaded.tree, output, loaded.warnings))

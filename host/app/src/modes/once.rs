@@ -17,11 +17,11 @@ use wharf_protocol::{AgentMessage, Event, ImageContent, StopReason};
 use crate::cli::{RunArgs, UiForm};
 use crate::front::{Front, Wakeup};
 use crate::prompt_files::{self, Prompts};
+use crate::report;
 use crate::signals::Signals;
 use crate::stdout::Stdout;
 use crate::updates::{UpdateForm, Updates};
 use crate::wiring::{self, Wired};
-use crate::report;
 
 /// How long a reader that does not read may hold the exit.
 const FLUSH_GRACE: Duration = Duration::from_secs(30);
@@ -87,7 +87,13 @@ impl Once {
     async fn serve(&mut self, prompts: Prompts) {
         let mut images = prompts.images;
         for text in prompts.texts {
-            if let Err(problem) = self.prompt(text, std::mem::take(&mut images)).await {
+            let served = match self.prompt(text, std::mem::take(&mut images)).await {
+                Ok(()) if self.out.is_closed() => {
+                    Err("standard output was closed by its reader".to_owned())
+                }
+                served => served,
+            };
+            if let Err(problem) = served {
                 self.failed = true;
                 report::error(problem);
                 break;
@@ -104,8 +110,7 @@ impl Once {
         if let Some(rest) = text.strip_prefix('/') {
             let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
             if self.hooks.find_command(name) == CommandLookup::Found {
-                let running =
-                    self.hooks.run_command(name.to_owned(), arguments.trim().to_owned());
+                let running = self.hooks.run_command(name.to_owned(), arguments.trim().to_owned());
                 let agent = self.agent.clone();
                 self.print_until(async move {
                     running.await;
@@ -147,8 +152,13 @@ impl Once {
             let room = self.out.has_room() || self.out.is_closed();
             tokio::select! {
                 biased;
+                // Either there is room again, or nobody reads any more.
+                () = self.out.changed() => {
+                    if self.out.is_closed() {
+                        self.agent.abort();
+                    }
+                }
                 Some(wakeup) = self.wakeups.recv(), if room => self.wakeup(wakeup),
-                () = self.out.changed(), if !room => {}
                 () = sleep_until(due), if due.is_some() && room => {
                     if let Printer::Json { updates, .. } = &mut self.printer {
                         updates.flush(&self.out);

@@ -133,7 +133,10 @@ async fn a_fault_is_blamed_on_the_call_that_trapped_and_settles_the_others() {
     dialog.dropped().await;
     patiently(waiting).await.unwrap();
     assert!(fixture.report().await.starts_with("tool_call: "));
-    assert!(fixture.reports.0.is_empty(), "one fault, one report");
+    // The command that was lost with it is told too: nobody else answers for it.
+    let lost = fixture.report().await;
+    assert!(lost.starts_with("command: /wait: it was restarted while this call ran"), "{lost}");
+    assert!(fixture.reports.0.is_empty(), "one fault, one report for each who waited");
     assert_eq!(fixture.bash("ls").await, runs("ls"));
 
     let asking = fixture.bash("ASK");

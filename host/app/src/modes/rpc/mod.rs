@@ -116,7 +116,11 @@ struct Rpc {
 }
 
 impl Rpc {
-    async fn serve(mut self, mut inputs: Inputs, signals: &mut Signals) -> anyhow::Result<ExitCode> {
+    async fn serve(
+        mut self,
+        mut inputs: Inputs,
+        signals: &mut Signals,
+    ) -> anyhow::Result<ExitCode> {
         while self.stage != Stage::Done {
             let due = self.updates.due();
             let reading = self.stage == Stage::Serving && self.out.has_room_for_responses();
@@ -244,7 +248,8 @@ impl Rpc {
 
     /// Comes back with [`Wakeup::Idle`] when there may be nothing left to do.
     fn wait_for_idle(&self) {
-        let (agent, hooks, front) = (self.agent.clone(), Arc::clone(&self.hooks), self.front.clone());
+        let (agent, hooks, front) =
+            (self.agent.clone(), Arc::clone(&self.hooks), self.front.clone());
         let settled = self.running_commands == 0 && self.deferred == 0;
         tokio::spawn(async move {
             hooks.ready().await;
