@@ -21,6 +21,7 @@ mod queueing;
 mod readme;
 mod resources;
 mod sessions;
+mod sizes;
 mod tools;
 mod trust;
 mod updates;

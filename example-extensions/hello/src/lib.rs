@@ -1,14 +1,13 @@
 //! The smallest useful extension: a command that shows a message, and a tool whose
 //! parameters are a Rust type.
 
-use schemars::JsonSchema;
 use serde::Deserialize;
-use wharf_sdk::{CommandCtx, CommandSpec, Extension, Registration, Result, ToolCtx};
+use wharf_sdk::{CommandCtx, CommandSpec, Extension, Parameters, Registration, Result, ToolCtx};
 
 #[derive(Default)]
 struct Hello;
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Parameters)]
 struct Greet {
     /// Who is greeted.
     name: String,

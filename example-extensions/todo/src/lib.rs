@@ -11,11 +11,10 @@ mod list;
 use std::cell::RefCell;
 
 use list::TodoList;
-use schemars::JsonSchema;
 use serde::Deserialize;
 use wharf_sdk::{
     AssistantContent, CommandCtx, Ctx, Entry, Event, Extension, Json, Message, Notification,
-    Registration, Result, ToolCtx, ToolOutput, ToolSpec,
+    Parameters, Registration, Result, ToolCtx, ToolOutput, ToolSpec,
 };
 
 const TOOL: &str = "todo";
@@ -32,7 +31,7 @@ struct State {
     newest: Option<(String, String)>,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Parameters)]
 #[serde(rename_all = "lowercase")]
 enum Action {
     List,
@@ -41,7 +40,7 @@ enum Action {
     Clear,
 }
 
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize, Parameters)]
 struct Params {
     action: Action,
     /// What is to be done; for `add`.

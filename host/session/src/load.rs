@@ -87,7 +87,11 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
     let (tree, warnings) = loader.finish(&header);
     let replacement = (!current).then(|| Replacement {
         header: (!has_header).then(|| header.clone()),
-        text,
+        // The copy that is kept has the torn tail too.
+        text: match torn_tail {
+            Some(_) => Arc::new(text[..text.rfind('\n').map_or(0, |end| end + 1)].to_owned()),
+            None => text,
+        },
         source_len,
         backup: match (has_header, source_len) {
             (_, 0) => None,

@@ -5,5 +5,6 @@ wit_bindgen::generate!({
     path: "../../wit/0.1.0",
     world: "extension",
     pub_export_macro: true,
+    additional_derives: [PartialEq, Eq],
     default_bindings_module: "wharf_sdk::bindings",
 });

@@ -2,10 +2,10 @@
 //! derived readers would take 20 kB of a guest that looks at one of them.
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::error::invalid_arguments;
-use crate::fields::{Fields, FromValue};
+use crate::fields::{Fields, FromRaw};
 use crate::{Json, Result};
 
 /// A call of a built-in tool. Each can be changed, and given back with
@@ -31,21 +31,21 @@ pub enum BuiltinCall {
 
 impl BuiltinCall {
     pub(crate) fn parse(tool_name: &str, input: &Json) -> Result<Option<Self>> {
-        let read: fn(Fields) -> Result<Self> = match tool_name {
-            "read" => |mut fields| {
+        let read: fn(Fields<'_>) -> Result<Self> = match tool_name {
+            "read" => |fields| {
                 Ok(Self::Read(ReadCall {
                     path: fields.required("path")?,
                     offset: fields.optional("offset")?,
                     limit: fields.optional("limit")?,
                 }))
             },
-            "write" => |mut fields| {
+            "write" => |fields| {
                 Ok(Self::Write(WriteCall {
                     path: fields.required("path")?,
                     content: fields.required("content")?,
                 }))
             },
-            "edit" => |mut fields| {
+            "edit" => |fields| {
                 Ok(Self::Edit(EditCall {
                     path: fields.required("path")?,
                     old_text: fields.optional("oldText")?,
@@ -53,13 +53,13 @@ impl BuiltinCall {
                     edits: fields.optional("edits")?,
                 }))
             },
-            "bash" => |mut fields| {
+            "bash" => |fields| {
                 Ok(Self::Bash(BashCall {
                     command: fields.required("command")?,
                     timeout: fields.optional("timeout")?,
                 }))
             },
-            "grep" => |mut fields| {
+            "grep" => |fields| {
                 Ok(Self::Grep(GrepCall {
                     pattern: fields.required("pattern")?,
                     path: fields.optional("path")?,
@@ -70,14 +70,14 @@ impl BuiltinCall {
                     limit: fields.optional("limit")?,
                 }))
             },
-            "find" => |mut fields| {
+            "find" => |fields| {
                 Ok(Self::Find(FindCall {
                     pattern: fields.required("pattern")?,
                     path: fields.optional("path")?,
                     limit: fields.optional("limit")?,
                 }))
             },
-            "ls" => |mut fields| {
+            "ls" => |fields| {
                 Ok(Self::Ls(LsCall {
                     path: fields.optional("path")?,
                     limit: fields.optional("limit")?,
@@ -85,7 +85,7 @@ impl BuiltinCall {
             },
             _ => return Ok(None),
         };
-        let call = input.value().and_then(Fields::new).and_then(read);
+        let call = input.parse().and_then(Fields::new).and_then(read);
         call.map(Some).map_err(|error| invalid_arguments(tool_name, &error))
     }
 
@@ -226,9 +226,9 @@ pub struct LsCall {
     pub limit: Option<u64>,
 }
 
-impl FromValue for TextReplacement {
-    fn from_value(value: Value) -> Option<Self> {
-        let mut fields = Fields::new(value).ok()?;
+impl FromRaw<'_> for TextReplacement {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        let fields = Fields::new(text).ok()?;
         Some(Self {
             old_text: fields.required("oldText").ok()?,
             new_text: fields.required("newText").ok()?,

@@ -2,9 +2,9 @@
 //! are not named here are skipped; the JSON text has them all.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-use crate::fields::{Fields, FromValue};
+use crate::fields::{Fields, FromRaw};
 use crate::{Content, Image, Json, Result};
 
 /// An entry of the session.
@@ -217,15 +217,25 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-fn read<'de, T, D>(deserializer: D, from: fn(Fields) -> Result<T>) -> Result<T, D::Error>
+fn read<'de, T, D>(deserializer: D, from: fn(Fields<'_>) -> Result<T>) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
 {
-    let value = Value::deserialize(deserializer)?;
-    Fields::new(value).and_then(from).map_err(serde::de::Error::custom)
+    let text = Box::<RawValue>::deserialize(deserializer)?;
+    Fields::new(&text).and_then(from).map_err(serde::de::Error::custom)
 }
 
-fn entry(mut fields: Fields) -> Result<Entry> {
+/// Reads a list of entries, with less code than the list's own `Deserialize`.
+pub(crate) fn entries(list: &Json) -> Result<Vec<Entry>> {
+    let list: Vec<&RawValue> = list.parse()?;
+    let mut entries = Vec::new();
+    for text in list {
+        entries.push(entry(Fields::new(text)?)?);
+    }
+    Ok(entries)
+}
+
+fn entry(fields: Fields<'_>) -> Result<Entry> {
     let kind: String = fields.required("type")?;
     let id = fields.optional("id")?.unwrap_or_default();
     let parent_id = fields.optional("parentId")?;
@@ -266,7 +276,7 @@ fn entry(mut fields: Fields) -> Result<Entry> {
             id,
             parent_id,
             custom_type: fields.required("customType")?,
-            content: content(&mut fields)?,
+            content: content(&fields)?,
             display: fields.required("display")?,
             details: fields.optional("details")?,
         },
@@ -281,10 +291,10 @@ fn entry(mut fields: Fields) -> Result<Entry> {
     })
 }
 
-fn message(mut fields: Fields) -> Result<Message> {
+fn message(fields: Fields<'_>) -> Result<Message> {
     let role: String = fields.required("role")?;
     Ok(match role.as_str() {
-        "user" => Message::User { content: content(&mut fields)? },
+        "user" => Message::User { content: content(&fields)? },
         "assistant" => Message::Assistant {
             content: fields.required("content")?,
             stop_reason: fields.optional("stopReason")?,
@@ -293,7 +303,7 @@ fn message(mut fields: Fields) -> Result<Message> {
         "toolResult" => Message::ToolResult {
             tool_call_id: fields.required("toolCallId")?,
             tool_name: fields.required("toolName")?,
-            content: content(&mut fields)?,
+            content: content(&fields)?,
             details: fields.optional("details")?,
             is_error: fields.optional("isError")?.unwrap_or_default(),
         },
@@ -304,7 +314,7 @@ fn message(mut fields: Fields) -> Result<Message> {
         },
         "custom" => Message::Custom {
             custom_type: fields.required("customType")?,
-            content: content(&mut fields)?,
+            content: content(&fields)?,
             display: fields.required("display")?,
             details: fields.optional("details")?,
         },
@@ -313,17 +323,16 @@ fn message(mut fields: Fields) -> Result<Message> {
 }
 
 /// Content is a text or a list of pieces.
-fn content(fields: &mut Fields) -> Result<Vec<Content>> {
-    let value: Value = fields.required("content")?;
-    match value {
-        Value::String(text) => Ok(vec![Content::text(text)]),
-        list => Vec::from_value(list).ok_or_else(|| "the field content has another type".into()),
-    }
+fn content(fields: &Fields<'_>) -> Result<Vec<Content>> {
+    let content: &RawValue = fields.required("content")?;
+    let text = String::from_raw(content).map(|text| vec![Content::text(text)]);
+    text.or_else(|| Vec::from_raw(content))
+        .ok_or_else(|| "the field content has another type".into())
 }
 
-impl FromValue for Content {
-    fn from_value(value: Value) -> Option<Self> {
-        let mut fields = Fields::new(value).ok()?;
+impl FromRaw<'_> for Content {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        let fields = Fields::new(text).ok()?;
         let kind: String = fields.required("type").ok()?;
         match kind.as_str() {
             "text" => Some(Self::Text { text: fields.required("text").ok()? }),
@@ -336,9 +345,9 @@ impl FromValue for Content {
     }
 }
 
-impl FromValue for AssistantContent {
-    fn from_value(value: Value) -> Option<Self> {
-        let mut fields = Fields::new(value).ok()?;
+impl FromRaw<'_> for AssistantContent {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        let fields = Fields::new(text).ok()?;
         let kind: String = fields.required("type").ok()?;
         Some(match kind.as_str() {
             "text" => Self::Text { text: fields.required("text").ok()? },

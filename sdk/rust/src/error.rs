@@ -28,6 +28,11 @@ pub enum Error {
     Message(String),
 }
 
+/// What the host is told.
+pub(crate) fn text(error: Error) -> String {
+    error.to_string()
+}
+
 /// What a tool's arguments that cannot be read are reported as.
 pub(crate) fn invalid_arguments(tool: &str, error: &Error) -> Error {
     Error::Message(format!("invalid arguments for {tool}: {error}"))

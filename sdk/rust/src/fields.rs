@@ -1,93 +1,120 @@
 //! Taking values out of a JSON object by hand, where a derived reader of many
-//! types would take too much of a guest's size.
+//! types would take too much of a guest's size. What nobody takes is not read.
 
-use serde_json::{Map, Value};
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
 
 use crate::{Error, Json, Result};
 
-/// The fields of a JSON object that are not taken yet.
-pub(crate) struct Fields(Map<String, Value>);
+/// The fields of a JSON object.
+pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
-impl Fields {
-    pub(crate) fn new(value: Value) -> Result<Self> {
-        match value {
-            Value::Object(fields) => Ok(Self(fields)),
-            _ => Err("a JSON object is expected".into()),
-        }
+impl<'a> Fields<'a> {
+    pub(crate) fn new(text: &'a RawValue) -> Result<Self> {
+        Ok(serde_json::from_str(text.get())?)
     }
 
-    pub(crate) fn required<T: FromValue>(&mut self, name: &str) -> Result<T> {
-        self.optional(name)?.ok_or_else(|| Error::Message(format!("the field {name} is missing")))
+    pub(crate) fn required<T: FromRaw<'a>>(&self, name: &str) -> Result<T> {
+        let text = self.find(name).ok_or_else(|| wrong(name, "is missing"))?;
+        T::from_raw(text).ok_or_else(|| wrong(name, "has another type"))
     }
 
     /// The field; none when it is not there, and when it is `null`.
-    pub(crate) fn optional<T: FromValue>(&mut self, name: &str) -> Result<Option<T>> {
-        // Not `remove`, whose rebalancing takes code: what is taken becomes null.
-        match self.0.get_mut(name).map(Value::take) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match T::from_value(value) {
-                Some(value) => Ok(Some(value)),
-                None => Err(Error::Message(format!("the field {name} has another type"))),
-            },
+    pub(crate) fn optional<T: FromRaw<'a>>(&self, name: &str) -> Result<Option<T>> {
+        self.find(name).map(|_| self.required(name)).transpose()
+    }
+
+    /// The last one counts when a name stands twice, as `serde_json` has it.
+    #[inline(never)]
+    fn find(&self, name: &str) -> Option<&'a RawValue> {
+        let (_, text) = self.0.iter().rev().find(|(field, _)| field == name)?;
+        (text.get() != "null").then_some(*text)
+    }
+}
+
+#[cold]
+fn wrong(name: &str, what: &str) -> Error {
+    Error::Message(format!("the field {name} {what}"))
+}
+
+impl<'de> Deserialize<'de> for Fields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl<'de> Visitor<'de> for Reader {
+            type Value = Fields<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a JSON object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
         }
+
+        deserializer.deserialize_map(Reader)
     }
 }
 
 /// A type that a field can have.
-pub(crate) trait FromValue: Sized {
+pub(crate) trait FromRaw<'a>: Sized {
     /// None when the value is of another type.
-    fn from_value(value: Value) -> Option<Self>;
+    fn from_raw(text: &'a RawValue) -> Option<Self>;
 }
 
-impl FromValue for Value {
-    fn from_value(value: Value) -> Option<Self> {
-        Some(value)
+impl<'a> FromRaw<'a> for &'a RawValue {
+    fn from_raw(text: &'a RawValue) -> Option<Self> {
+        Some(text)
     }
 }
 
-impl FromValue for Json {
-    fn from_value(value: Value) -> Option<Self> {
-        Some(value.into())
+impl FromRaw<'_> for Json {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        Some(Self::from_host(text.get().to_owned()))
     }
 }
 
-impl FromValue for Fields {
-    fn from_value(value: Value) -> Option<Self> {
-        Self::new(value).ok()
+impl<'a> FromRaw<'a> for Fields<'a> {
+    fn from_raw(text: &'a RawValue) -> Option<Self> {
+        Self::new(text).ok()
     }
 }
 
-impl FromValue for String {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::String(text) => Some(text),
-            _ => None,
-        }
+impl FromRaw<'_> for String {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        serde_json::from_str(text.get()).ok()
     }
 }
 
-impl FromValue for bool {
-    fn from_value(value: Value) -> Option<Self> {
-        value.as_bool()
+impl FromRaw<'_> for bool {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        text.get().parse().ok()
     }
 }
 
-impl FromValue for f64 {
-    fn from_value(value: Value) -> Option<Self> {
-        value.as_f64()
+impl FromRaw<'_> for f64 {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        serde_json::from_str(text.get()).ok()
     }
 }
 
-impl FromValue for i64 {
-    fn from_value(value: Value) -> Option<Self> {
-        value.as_i64()
+impl FromRaw<'_> for i64 {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        text.get().parse().ok()
     }
 }
 
-impl FromValue for u64 {
+impl FromRaw<'_> for u64 {
     /// A whole number, also as `10.0`: JSON Schema's `integer` takes it, and models
     /// write it.
-    fn from_value(value: Value) -> Option<Self> {
+    fn from_raw(text: &RawValue) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -95,15 +122,53 @@ impl FromValue for u64 {
         )]
         let from_float =
             |float: f64| (float >= 0.0 && float.fract() == 0.0).then_some(float as Self);
-        value.as_u64().or_else(|| value.as_f64().and_then(from_float))
+        text.get().parse().ok().or_else(|| f64::from_raw(text).and_then(from_float))
     }
 }
 
-impl<T: FromValue> FromValue for Vec<T> {
-    fn from_value(value: Value) -> Option<Self> {
-        match value {
-            Value::Array(list) => list.into_iter().map(T::from_value).collect(),
-            _ => None,
+impl<'a, T: FromRaw<'a>> FromRaw<'a> for Vec<T> {
+    fn from_raw(text: &'a RawValue) -> Option<Self> {
+        let list: Vec<&RawValue> = serde_json::from_str(text.get()).ok()?;
+        // Not `collect`, whose ways to stop early take more code.
+        let mut values = Vec::new();
+        for text in list {
+            values.push(T::from_raw(text)?);
+        }
+        Some(values)
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by panic")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_their_types_and_json_keeps_its_text() {
+        let text = r#"{"text":"a\nb","n":12,"whole":1e1,"half":0.5,"none":null,"yes":true,
+            "list":[1,2],"json":{"z":1.50,"a":null},"n":3}"#;
+        let json = Json::from_host(text.to_owned());
+        let fields = Fields::new(json.parse().unwrap()).unwrap();
+        assert_eq!(fields.required::<String>("text").unwrap(), "a\nb");
+        assert_eq!(fields.required::<u64>("whole").unwrap(), 10);
+        assert_eq!(fields.required::<f64>("half").unwrap(), 0.5);
+        assert_eq!(fields.optional::<bool>("yes").unwrap(), Some(true));
+        assert_eq!(fields.required::<Vec<i64>>("list").unwrap(), [1, 2]);
+        assert_eq!(fields.required::<Json>("json").unwrap().as_str(), r#"{"z":1.50,"a":null}"#);
+        assert_eq!(fields.required::<i64>("n").unwrap(), 3, "the last one counts");
+        for name in ["none", "absent"] {
+            assert_eq!(fields.optional::<String>(name).unwrap(), None);
+            let error = fields.required::<String>(name).unwrap_err().to_string();
+            assert_eq!(error, format!("the field {name} is missing"));
+        }
+        for error in [
+            fields.required::<u64>("half").map(drop),
+            fields.required::<u64>("text").map(drop),
+            fields.required::<String>("n").map(drop),
+            fields.optional::<bool>("n").map(drop),
+            fields.required::<Vec<bool>>("list").map(drop),
+        ] {
+            assert!(error.unwrap_err().to_string().ends_with("has another type"));
         }
     }
 }

@@ -38,9 +38,9 @@
 //! is derived, and the handler gets a value of it.
 //!
 //! ```
-//! use wharf_sdk::{Extension, Registration, Result, ToolCtx};
+//! use wharf_sdk::{Extension, Parameters, Registration, Result, ToolCtx};
 //!
-//! #[derive(serde::Deserialize, schemars::JsonSchema)]
+//! #[derive(serde::Deserialize, Parameters)]
 //! struct Greet {
 //!     /// Who is greeted.
 //!     name: String,
@@ -63,6 +63,9 @@
 //! # wharf_sdk::export!(Greeter);
 //! # fn main() {}
 //! ```
+//!
+//! A type that is too much for [`Parameters`]' own derive may have schemars'
+//! `JsonSchema` instead, which makes the component larger.
 //!
 //! # A guard
 //!
@@ -117,6 +120,10 @@
 //! [`Session::append_entry`], or the `details` of a tool's output.
 #![warn(missing_docs)]
 
+// The derive names this crate, also in this crate's own tests.
+#[cfg(test)]
+extern crate self as wharf_sdk;
+
 mod agent;
 mod builtin;
 mod control;
@@ -126,9 +133,11 @@ mod error;
 mod event;
 mod extension;
 mod fields;
+mod handlers;
 mod json;
 mod log;
 mod notification;
+mod parameters;
 mod registration;
 mod runtime;
 mod session;
@@ -159,6 +168,7 @@ pub use extension::Extension;
 pub use json::Json;
 pub use log::Log;
 pub use notification::{Event, Notification};
+pub use parameters::Parameters;
 pub use registration::Registration;
 pub use session::Session;
 pub use spec::{CommandSpec, Completion, FlagSpec, Permission, ShortcutSpec, ToolSpec};
@@ -166,15 +176,18 @@ pub use task::{join, join_all, spawn};
 pub use tool::{Content, Image, ToolOutput};
 pub use ui::{Answer, AskReply, NotifyKind, Question, Ui, WidgetPlacement};
 
-// The derives of a tool's parameters name these crates; an extension may use
-// these instead of dependencies of its own.
+/// Derives the trait of the same name.
+pub use wharf_sdk_derive::Parameters;
+
+// An extension may use these instead of dependencies of its own.
 pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// What [`export!`] expands to. Not part of the API.
+/// What [`export!`] and the derive expand to. Not part of the API.
 #[doc(hidden)]
 pub mod __private {
+    pub use crate::parameters::{Describe, Object, schema_of};
     pub use crate::runtime::Component;
 }
 

@@ -1,41 +1,40 @@
 //! What an extension offers, each offer with its handler. How the host's calls
 //! reach the handlers is in `runtime`.
 
+use std::cell::OnceCell;
 use std::fmt;
-use std::pin::Pin;
-use std::rc::Rc;
 
-use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::wharf::extension::types as wit;
-use crate::error::invalid_arguments;
+use crate::error::{invalid_arguments, text};
+use crate::handlers::{
+    self, Answer, BeforeAgentStart as BeforeAgentStartKind, Command, Completer, Follower, Input,
+    Kind, SessionBeforeSwitch, Tool, ToolCall, ToolResult,
+};
+use crate::tool::convert;
 use crate::{
     BeforeAgentStart, BeforeAgentStartEvent, CommandCtx, CommandSpec, Completion, Ctx, Event,
-    FlagSpec, InputDecision, InputEvent, Json, Notification, Permission, Result,
-    SessionBeforeSwitchEvent, ShortcutSpec, SwitchDecision, ToolCallDecision, ToolCallEvent,
-    ToolCtx, ToolOutput, ToolResultEvent, ToolResultPatch, ToolSpec,
+    Extension, FlagSpec, InputDecision, InputEvent, Json, Notification, Parameters, Permission,
+    Result, SessionBeforeSwitchEvent, ShortcutSpec, SwitchDecision, ToolCallDecision,
+    ToolCallEvent, ToolCtx, ToolOutput, ToolResultEvent, ToolResultPatch, ToolSpec,
 };
 
-/// A handler whose future's type is forgotten: takes the extension and an input.
-pub(crate) type Handler<E, I, O> =
-    Box<dyn Fn(Rc<E>, I) -> Pin<Box<dyn Future<Output = Result<O>>>>>;
-
-pub(crate) struct Command<E> {
-    pub(crate) spec: CommandSpec,
-    pub(crate) run: Handler<E, String, ()>,
-    pub(crate) complete: Option<Handler<E, String, Vec<Completion>>>,
+/// A handler and the extension that it is a method of, whose value is made when the
+/// first handler runs.
+struct Method<E: 'static, F> {
+    extension: &'static OnceCell<E>,
+    handler: F,
 }
 
-pub(crate) struct Tool<E> {
-    pub(crate) spec: ToolSpec,
-    pub(crate) execute: Handler<E, (ToolCtx, Json), ToolOutput>,
+impl<E: Extension, F> Method<E, F> {
+    fn extension(&self) -> &E {
+        self.extension.get_or_init(E::default)
+    }
 }
 
-pub(crate) struct Follower<E> {
-    pub(crate) events: Vec<Event>,
-    pub(crate) notify: Handler<E, Notification, ()>,
-}
+/// Puts a handler into its table.
+type Install<E> = Box<dyn FnOnce(&'static OnceCell<E>)>;
 
 /// What an extension offers. Handlers are methods of the extension, named by
 /// path: `Self::hello`.
@@ -66,49 +65,35 @@ pub(crate) struct Follower<E> {
 /// #     async fn turn_ended(&self, _: &Ctx, _: Notification) -> Result<()> { Ok(()) }
 /// # }
 /// ```
-pub struct Registration<E> {
-    id: String,
-    version: String,
-    description: String,
-    pub(crate) commands: Vec<Command<E>>,
-    pub(crate) tools: Vec<Tool<E>>,
-    pub(crate) followers: Vec<Follower<E>>,
-    pub(crate) tool_call: Option<Handler<E, ToolCallEvent, ToolCallDecision>>,
-    pub(crate) tool_result: Option<Handler<E, ToolResultEvent, ToolResultPatch>>,
-    pub(crate) input: Option<Handler<E, InputEvent, InputDecision>>,
-    pub(crate) before_agent_start: Option<Handler<E, BeforeAgentStartEvent, BeforeAgentStart>>,
-    pub(crate) session_before_switch: Option<Handler<E, SessionBeforeSwitchEvent, SwitchDecision>>,
-    flags: Vec<FlagSpec>,
-    shortcuts: Vec<ShortcutSpec>,
-    permissions: Vec<Permission>,
+pub struct Registration<E: 'static> {
+    data: wit::Registration,
+    installs: Vec<Install<E>>,
 }
 
-impl<E: 'static> Registration<E> {
+impl<E: Extension> Registration<E> {
     /// An extension that offers nothing yet. The id is stable, of `a-z 0-9 -`; the
     /// version is the extension's own.
     pub fn new(id: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
-            id: id.into(),
-            version: version.into(),
-            description: String::new(),
-            commands: Vec::new(),
-            tools: Vec::new(),
-            followers: Vec::new(),
-            tool_call: None,
-            tool_result: None,
-            input: None,
-            before_agent_start: None,
-            session_before_switch: None,
-            flags: Vec::new(),
-            shortcuts: Vec::new(),
-            permissions: Vec::new(),
+            data: wit::Registration {
+                id: id.into(),
+                version: version.into(),
+                description: String::new(),
+                commands: Vec::new(),
+                tools: Vec::new(),
+                subscriptions: Vec::new(),
+                flags: Vec::new(),
+                shortcuts: Vec::new(),
+                permissions: Vec::new(),
+            },
+            installs: Vec::new(),
         }
     }
 
     /// Says in a line what the extension is for.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = description.into();
+        self.data.description = description.into();
         self
     }
 
@@ -135,18 +120,11 @@ impl<E: 'static> Registration<E> {
     where
         F: AsyncFn(&E, &CommandCtx, &str) -> Result<()> + 'static,
     {
-        assert!(
-            !self.commands.iter().any(|command| command.spec.name == spec.name),
-            "the command {} is added twice",
-            spec.name
-        );
-        let handler = Rc::new(handler);
-        let run: Handler<E, String, ()> = Box::new(move |extension, args| {
-            let handler = Rc::clone(&handler);
-            Box::pin(async move { handler(&extension, &CommandCtx::new(), &args).await })
-        });
-        self.commands.push(Command { spec, run, complete: None });
-        self
+        let name = add_command(&mut self.data, spec);
+        self.serve::<Command, _, _>(vec![name], handler, |method, args| async move {
+            let done = (method.handler)(method.extension(), &CommandCtx::new(), &args).await;
+            done.map_err(text)
+        })
     }
 
     /// Offers values for the argument of a command that was added before. The
@@ -155,18 +133,19 @@ impl<E: 'static> Registration<E> {
     /// # Panics
     /// When the extension has no command of that name.
     #[must_use]
-    pub fn complete<F>(mut self, command: &str, handler: F) -> Self
+    pub fn complete<F>(self, command: &str, handler: F) -> Self
     where
         F: AsyncFn(&E, &Ctx, &str) -> Result<Vec<Completion>> + 'static,
     {
-        let found = self.commands.iter_mut().find(|candidate| candidate.spec.name == command);
-        let Some(found) = found else { panic!("there is no command {command} to complete") };
-        let handler = Rc::new(handler);
-        found.complete = Some(Box::new(move |extension, prefix| {
-            let handler = Rc::clone(&handler);
-            Box::pin(async move { handler(&extension, &Ctx::new(), &prefix).await })
-        }));
-        self
+        assert!(
+            self.data.commands.iter().any(|candidate| candidate.name == command),
+            "there is no command {command} to complete"
+        );
+        let name = command.to_owned();
+        self.serve::<Completer, _, _>(vec![name], handler, |method, prefix| async move {
+            let offers = (method.handler)(method.extension(), &Ctx::new(), &prefix).await;
+            offers.map(convert).map_err(text)
+        })
     }
 
     /// Adds a tool. Its JSON Schema is that of the handler's argument type, and the
@@ -180,7 +159,7 @@ impl<E: 'static> Registration<E> {
         handler: F,
     ) -> Self
     where
-        P: DeserializeOwned + JsonSchema + 'static,
+        P: DeserializeOwned + Parameters + 'static,
         O: Into<ToolOutput> + 'static,
         F: AsyncFn(&E, &ToolCtx, P) -> Result<O> + 'static,
     {
@@ -194,28 +173,19 @@ impl<E: 'static> Registration<E> {
     #[must_use]
     pub fn tool_with<P, O, F>(mut self, spec: ToolSpec, handler: F) -> Self
     where
-        P: DeserializeOwned + JsonSchema + 'static,
+        P: DeserializeOwned + Parameters + 'static,
         O: Into<ToolOutput> + 'static,
         F: AsyncFn(&E, &ToolCtx, P) -> Result<O> + 'static,
     {
-        assert!(
-            !self.tools.iter().any(|tool| tool.spec.name == spec.name),
-            "the tool {} is added twice",
-            spec.name
-        );
-        let handler = Rc::new(handler);
-        let execute: Handler<E, (ToolCtx, Json), ToolOutput> =
-            Box::new(move |extension, (ctx, input)| {
-                let handler = Rc::clone(&handler);
-                Box::pin(async move {
-                    let args = input
-                        .parse::<P>()
-                        .map_err(|error| invalid_arguments(ctx.tool_name(), &error))?;
-                    Ok(handler(&extension, &ctx, args).await?.into())
-                })
-            });
-        self.tools.push(Tool { spec: spec.with_schema_of::<P>(), execute });
-        self
+        let name = add_tool(&mut self.data, spec.with_schema_of::<P>());
+        self.serve::<Tool, _, _>(vec![name], handler, |method, call| async move {
+            let ctx = ToolCtx::new(call.tool_call_id, call.tool_name);
+            let args = Json::from_host(call.input)
+                .parse::<P>()
+                .map_err(|error| text(invalid_arguments(ctx.tool_name(), &error)))?;
+            let output = (method.handler)(method.extension(), &ctx, args).await;
+            output.map(|output| output.into().into()).map_err(text)
+        })
     }
 
     /// Decides on every tool call before it runs.
@@ -223,12 +193,11 @@ impl<E: 'static> Registration<E> {
     /// # Panics
     /// When there is a handler already.
     #[must_use]
-    pub fn on_tool_call<F>(mut self, handler: F) -> Self
+    pub fn on_tool_call<F>(self, handler: F) -> Self
     where
         F: AsyncFn(&E, &Ctx, ToolCallEvent) -> Result<ToolCallDecision> + 'static,
     {
-        set_once(&mut self.tool_call, "tool_call", event_handler(handler));
-        self
+        self.answer::<ToolCall, _, _, _>("tool_call", handler)
     }
 
     /// Changes the results of tools before anybody sees them.
@@ -236,12 +205,11 @@ impl<E: 'static> Registration<E> {
     /// # Panics
     /// When there is a handler already.
     #[must_use]
-    pub fn on_tool_result<F>(mut self, handler: F) -> Self
+    pub fn on_tool_result<F>(self, handler: F) -> Self
     where
         F: AsyncFn(&E, &Ctx, ToolResultEvent) -> Result<ToolResultPatch> + 'static,
     {
-        set_once(&mut self.tool_result, "tool_result", event_handler(handler));
-        self
+        self.answer::<ToolResult, _, _, _>("tool_result", handler)
     }
 
     /// Changes or takes over what a person or a program says to the model.
@@ -249,12 +217,11 @@ impl<E: 'static> Registration<E> {
     /// # Panics
     /// When there is a handler already.
     #[must_use]
-    pub fn on_input<F>(mut self, handler: F) -> Self
+    pub fn on_input<F>(self, handler: F) -> Self
     where
         F: AsyncFn(&E, &Ctx, InputEvent) -> Result<InputDecision> + 'static,
     {
-        set_once(&mut self.input, "input", event_handler(handler));
-        self
+        self.answer::<Input, _, _, _>("input", handler)
     }
 
     /// Adds a message to a run that is about to start, or changes its system prompt.
@@ -262,12 +229,11 @@ impl<E: 'static> Registration<E> {
     /// # Panics
     /// When there is a handler already.
     #[must_use]
-    pub fn on_before_agent_start<F>(mut self, handler: F) -> Self
+    pub fn on_before_agent_start<F>(self, handler: F) -> Self
     where
         F: AsyncFn(&E, &Ctx, BeforeAgentStartEvent) -> Result<BeforeAgentStart> + 'static,
     {
-        set_once(&mut self.before_agent_start, "before_agent_start", event_handler(handler));
-        self
+        self.answer::<BeforeAgentStartKind, _, _, _>("before_agent_start", handler)
     }
 
     /// Decides whether another session may become the current one.
@@ -275,12 +241,11 @@ impl<E: 'static> Registration<E> {
     /// # Panics
     /// When there is a handler already.
     #[must_use]
-    pub fn on_session_before_switch<F>(mut self, handler: F) -> Self
+    pub fn on_session_before_switch<F>(self, handler: F) -> Self
     where
         F: AsyncFn(&E, &Ctx, SessionBeforeSwitchEvent) -> Result<SwitchDecision> + 'static,
     {
-        set_once(&mut self.session_before_switch, "session_before_switch", event_handler(handler));
-        self
+        self.answer::<SessionBeforeSwitch, _, _, _>("session_before_switch", handler)
     }
 
     /// Follows notifications. Several handlers may follow the same one; they run
@@ -290,90 +255,120 @@ impl<E: 'static> Registration<E> {
     where
         F: AsyncFn(&E, &Ctx, Notification) -> Result<()> + 'static,
     {
-        let events = events.into_iter().collect();
-        self.followers.push(Follower { events, notify: event_handler(handler) });
-        self
+        let mut names: Vec<String> = Vec::new();
+        for event in events {
+            if !names.iter().any(|name| name == event.name()) {
+                names.push(event.name().to_owned());
+            }
+        }
+        for name in &names {
+            subscribe(&mut self.data, name);
+        }
+        self.installs.push(Box::new(|_| handlers::tell_followers()));
+        self.serve::<Follower, _, _>(names, handler, |method, event| async move {
+            let done = (method.handler)(method.extension(), &Ctx::new(), event).await;
+            done.map_err(text)
+        })
     }
 
     /// Adds a command-line flag.
     #[must_use]
     pub fn flag(mut self, flag: FlagSpec) -> Self {
-        self.flags.push(flag);
+        self.data.flags.push(flag.0);
         self
     }
 
     /// Adds a key binding.
     #[must_use]
     pub fn shortcut(mut self, shortcut: ShortcutSpec) -> Self {
-        self.shortcuts.push(shortcut);
+        self.data.shortcuts.push(shortcut.0);
         self
     }
 
     /// Asks for a permission.
     #[must_use]
     pub fn permission(mut self, permission: Permission) -> Self {
-        self.permissions.push(permission);
+        self.data.permissions.push(permission.into_wit());
         self
     }
 
-    /// Names of the events that have a handler, each once.
-    fn subscriptions(&self) -> Vec<String> {
-        let mut names: Vec<&str> = Vec::new();
-        let answered = [
-            ("tool_call", self.tool_call.is_some()),
-            ("tool_result", self.tool_result.is_some()),
-            ("input", self.input.is_some()),
-            ("before_agent_start", self.before_agent_start.is_some()),
-            ("session_before_switch", self.session_before_switch.is_some()),
-        ];
-        names.extend(answered.into_iter().filter(|(_, handled)| *handled).map(|(name, _)| name));
-        for event in self.followers.iter().flat_map(|follower| &follower.events) {
-            if !names.contains(&event.name()) {
-                names.push(event.name());
-            }
-        }
-        names.into_iter().map(str::to_owned).collect()
+    /// Takes a handler for what has these names.
+    fn serve<K: Kind, F: 'static, A>(
+        mut self,
+        names: Vec<String>,
+        handler: F,
+        run: impl Fn(&'static Method<E, F>, K::Input) -> A + 'static,
+    ) -> Self
+    where
+        A: Future<Output = Result<K::Output, String>> + 'static,
+    {
+        self.installs.push(Box::new(move |extension| {
+            let method: &Method<E, F> = Box::leak(Box::new(Method { extension, handler }));
+            let start = move |input| -> Answer<K::Output> { Box::pin(run(method, input)) };
+            handlers::add::<K>(names, Box::leak(Box::new(start)));
+        }));
+        self
     }
 
-    pub(crate) fn into_wit(self) -> wit::Registration {
-        wit::Registration {
-            subscriptions: self.subscriptions(),
-            id: self.id,
-            version: self.version,
-            description: self.description,
-            commands: self.commands.into_iter().map(|command| command.spec.into_wit()).collect(),
-            tools: self.tools.into_iter().map(|tool| tool.spec.into_wit()).collect(),
-            flags: self.flags.into_iter().map(FlagSpec::into_wit).collect(),
-            shortcuts: self.shortcuts.into_iter().map(ShortcutSpec::into_wit).collect(),
-            permissions: self.permissions.into_iter().map(Permission::into_wit).collect(),
+    /// Takes the one handler of an event.
+    fn answer<K, I, O, F>(mut self, event: &'static str, handler: F) -> Self
+    where
+        K: Kind<Input: Into<I>, Output: From<O>>,
+        F: AsyncFn(&E, &Ctx, I) -> Result<O> + 'static,
+    {
+        let is_handled = self.data.subscriptions.iter().any(|name| name == event);
+        assert!(!is_handled, "{event} has two handlers");
+        subscribe(&mut self.data, event);
+        self.serve::<K, _, _>(vec![event.to_owned()], handler, |method, event| async move {
+            let answer = (method.handler)(method.extension(), &Ctx::new(), event.into()).await;
+            answer.map(Into::into).map_err(text)
+        })
+    }
+
+    pub(crate) fn into_data(self) -> wit::Registration {
+        self.data
+    }
+
+    /// Puts the handlers into their tables. Once in the life of an instance, and for
+    /// all of it.
+    pub(crate) fn install(self) {
+        let extension = Box::leak(Box::default());
+        for install in self.installs {
+            install(extension);
         }
     }
 }
 
-impl<E> fmt::Debug for Registration<E> {
+impl<E: 'static> fmt::Debug for Registration<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registration")
-            .field("id", &self.id)
-            .field("version", &self.version)
+            .field("id", &self.data.id)
+            .field("version", &self.data.version)
             .finish_non_exhaustive()
     }
 }
 
-fn event_handler<E, I, O, F>(handler: F) -> Handler<E, I, O>
-where
-    E: 'static,
-    I: 'static,
-    O: 'static,
-    F: AsyncFn(&E, &Ctx, I) -> Result<O> + 'static,
-{
-    let handler = Rc::new(handler);
-    Box::new(move |extension, event| {
-        let handler = Rc::clone(&handler);
-        Box::pin(async move { handler(&extension, &Ctx::new(), event).await })
-    })
+// Apart from the methods, which are compiled anew for each handler.
+
+fn add_command(data: &mut wit::Registration, spec: CommandSpec) -> String {
+    let name = spec.0.name.clone();
+    assert!(
+        !data.commands.iter().any(|command| command.name == name),
+        "the command {name} is added twice"
+    );
+    data.commands.push(spec.0);
+    name
 }
 
-fn set_once<T>(slot: &mut Option<T>, event: &str, handler: T) {
-    assert!(slot.is_none(), "{event} has two handlers");
-    *slot = Some(handler);
+fn add_tool(data: &mut wit::Registration, spec: ToolSpec) -> String {
+    let name = spec.0.name.clone();
+    assert!(!data.tools.iter().any(|tool| tool.name == name), "the tool {name} is added twice");
+    data.tools.push(spec.0);
+    name
+}
+
+fn subscribe(data: &mut wit::Registration, event: &str) {
+    if !data.subscriptions.iter().any(|name| name == event) {
+        data.subscriptions.push(event.to_owned());
+    }
 }

@@ -1,164 +1,101 @@
-//! From the host's calls to an extension's handlers: the one instance and its
-//! registration, both made when first needed. Host interfaces are elsewhere.
+//! From the host's calls to an extension's handlers. Host interfaces are elsewhere.
 
-use std::any::Any;
-use std::cell::OnceCell;
+use std::cell::Cell;
 use std::marker::PhantomData;
-use std::rc::Rc;
 
 use crate::bindings::exports::wharf::extension::handlers::Guest;
 use crate::bindings::wharf::extension::types as wit;
-use crate::registration::Handler;
-use crate::tool::convert;
-use crate::{Error, Extension, Json, Notification, Registration, Result, ToolCtx};
+use crate::{Extension, handlers};
 
 /// The component's exports, served by an extension of type `E`.
 #[derive(Debug)]
 pub struct Component<E>(PhantomData<E>);
 
-struct Runtime<E> {
-    registration: Registration<E>,
-    extension: OnceCell<Rc<E>>,
-}
-
-impl<E: Extension> Runtime<E> {
-    /// The runtime of this component, which holds one extension only.
-    fn get() -> Rc<Self> {
+impl<E: Extension> Component<E> {
+    /// Puts the handlers into their tables, before the first of them is looked for.
+    fn prepare() {
         thread_local! {
-            static RUNTIME: OnceCell<Rc<dyn Any>> = const { OnceCell::new() };
+            static PREPARED: Cell<bool> = const { Cell::new(false) };
         }
-        let runtime = RUNTIME.with(|cell| {
-            let runtime = cell.get_or_init(|| {
-                Rc::new(Self { registration: E::register(), extension: OnceCell::new() })
-            });
-            Rc::clone(runtime)
-        });
-        match runtime.downcast() {
-            Ok(runtime) => runtime,
-            Err(_) => unreachable!("a component exports one extension"),
+        if !PREPARED.replace(true) {
+            E::register().install();
         }
     }
-
-    fn extension(&self) -> Rc<E> {
-        Rc::clone(self.extension.get_or_init(|| Rc::new(E::default())))
-    }
-
-    async fn call<I, O>(&self, handler: &Handler<E, I, O>, input: I) -> Result<O> {
-        handler(self.extension(), input).await
-    }
-
-    /// Answers an event; `unhandled` when no handler is there, which the host
-    /// asks for only by mistake.
-    async fn answer<I, O>(
-        &self,
-        handler: Option<&Handler<E, I, O>>,
-        event: impl Into<I>,
-        unhandled: O,
-    ) -> Result<O> {
-        match handler {
-            Some(handler) => self.call(handler, event.into()).await,
-            None => Ok(unhandled),
-        }
-    }
-}
-
-fn text(error: Error) -> String {
-    error.to_string()
 }
 
 impl<E: Extension> Guest for Component<E> {
     fn register() -> wit::Registration {
-        // Made anew, and the data moved out: to clone it would take more code.
-        E::register().into_wit()
+        // Made anew: to keep the data and clone it would take more code.
+        E::register().into_data()
     }
 
     async fn run_command(name: String, arguments: String) -> Result<(), String> {
-        let runtime = Runtime::<E>::get();
-        let commands = &runtime.registration.commands;
-        let Some(command) = commands.iter().find(|command| command.spec.name == name) else {
-            return Err(format!("this extension has no command {name}"));
-        };
-        runtime.call(&command.run, arguments).await.map_err(text)
+        Self::prepare();
+        match handlers::run::<handlers::Command>(&name, arguments).await {
+            Some(result) => result,
+            None => Err(format!("this extension has no command {name}")),
+        }
     }
 
     async fn complete_argument(command: String, prefix: String) -> Vec<wit::Completion> {
-        let runtime = Runtime::<E>::get();
-        let commands = &runtime.registration.commands;
-        let complete = commands
-            .iter()
-            .find(|candidate| candidate.spec.name == command)
-            .and_then(|command| command.complete.as_ref());
-        let Some(complete) = complete else { return Vec::new() };
-        match runtime.call(complete, prefix).await {
-            Ok(offers) => convert(offers),
-            Err(error) => {
+        Self::prepare();
+        match handlers::run::<handlers::Completer>(&command, prefix).await {
+            Some(Ok(offers)) => offers,
+            Some(Err(error)) => {
                 crate::Ctx::new().log().warn(format!("completing /{command} failed: {error}"));
                 Vec::new()
             }
+            None => Vec::new(),
         }
     }
 
     async fn execute_tool(call: wit::ToolInvocation) -> Result<wit::ToolOutput, String> {
-        let runtime = Runtime::<E>::get();
-        let tools = &runtime.registration.tools;
-        let Some(tool) = tools.iter().find(|tool| tool.spec.name == call.tool_name) else {
-            return Err(format!("this extension has no tool {}", call.tool_name));
-        };
-        let ctx = ToolCtx::new(call.tool_call_id, call.tool_name);
-        let input = Json::from_host(call.input);
-        runtime.call(&tool.execute, (ctx, input)).await.map(Into::into).map_err(text)
+        Self::prepare();
+        let name = call.tool_name.clone();
+        match handlers::run::<handlers::Tool>(&name, call).await {
+            Some(result) => result,
+            None => Err(format!("this extension has no tool {name}")),
+        }
     }
 
     async fn on_tool_call(event: wit::ToolCallEvent) -> Result<wit::ToolCallDecision, String> {
-        let runtime = Runtime::<E>::get();
-        let handler = runtime.registration.tool_call.as_ref();
-        let decision = runtime.answer(handler, event, crate::ToolCallDecision::Allow).await;
-        decision.map(Into::into).map_err(text)
+        Self::prepare();
+        let answer = handlers::run::<handlers::ToolCall>("tool_call", event).await;
+        answer.unwrap_or(Ok(wit::ToolCallDecision::Allow))
     }
 
     async fn on_tool_result(event: wit::ToolResultEvent) -> Result<wit::ToolResultPatch, String> {
-        let runtime = Runtime::<E>::get();
-        let handler = runtime.registration.tool_result.as_ref();
-        let patch = runtime.answer(handler, event, crate::ToolResultPatch::none()).await;
-        patch.map(Into::into).map_err(text)
+        Self::prepare();
+        let answer = handlers::run::<handlers::ToolResult>("tool_result", event).await;
+        answer.unwrap_or(Ok(wit::ToolResultPatch { content: None, details: None, is_error: None }))
     }
 
     async fn on_input(event: wit::InputEvent) -> Result<wit::InputDecision, String> {
-        let runtime = Runtime::<E>::get();
-        let handler = runtime.registration.input.as_ref();
-        let decision = runtime.answer(handler, event, crate::InputDecision::Proceed).await;
-        decision.map(Into::into).map_err(text)
+        Self::prepare();
+        let answer = handlers::run::<handlers::Input>("input", event).await;
+        answer.unwrap_or(Ok(wit::InputDecision::Proceed))
     }
 
     async fn on_before_agent_start(
         event: wit::BeforeAgentStartEvent,
     ) -> Result<wit::BeforeAgentStartAnswer, String> {
-        let runtime = Runtime::<E>::get();
-        let handler = runtime.registration.before_agent_start.as_ref();
-        let answer = runtime.answer(handler, event, crate::BeforeAgentStart::default()).await;
-        answer.map(Into::into).map_err(text)
+        Self::prepare();
+        let answer = handlers::run::<handlers::BeforeAgentStart>("before_agent_start", event).await;
+        answer.unwrap_or(Ok(wit::BeforeAgentStartAnswer { message: None, system_prompt: None }))
     }
 
     async fn on_session_before_switch(
         event: wit::SessionBeforeSwitchEvent,
     ) -> Result<wit::SwitchDecision, String> {
-        let runtime = Runtime::<E>::get();
-        let handler = runtime.registration.session_before_switch.as_ref();
-        let decision = runtime.answer(handler, event, crate::SwitchDecision::Proceed).await;
-        decision.map(Into::into).map_err(text)
+        Self::prepare();
+        let answer =
+            handlers::run::<handlers::SessionBeforeSwitch>("session_before_switch", event).await;
+        answer.unwrap_or(Ok(wit::SwitchDecision::Proceed))
     }
 
     async fn on_notification(event: wit::Notification) -> Result<(), String> {
-        let runtime = Runtime::<E>::get();
-        let notification = Notification::from(event);
-        let mut failures = Vec::new();
-        for follower in &runtime.registration.followers {
-            if follower.events.iter().any(|event| event.name() == notification.name()) {
-                let done = runtime.call(&follower.notify, notification.clone()).await;
-                failures.extend(done.err().map(text));
-            }
-        }
-        if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+        Self::prepare();
+        handlers::run::<handlers::Notified>("", event).await.unwrap_or(Ok(()))
     }
 }
 
@@ -173,19 +110,20 @@ mod tests {
 
     use super::*;
     use crate::{
-        BuiltinCall, CommandCtx, CommandSpec, Completion, Ctx, Event, Permission, ToolCallDecision,
-        ToolCallEvent, ToolOutput, ToolSpec,
+        BuiltinCall, CommandCtx, CommandSpec, Completion, Ctx, Error, Event, Notification,
+        Permission, Registration, Result, ToolCallDecision, ToolCallEvent, ToolCtx, ToolOutput,
+        ToolSpec,
     };
 
     /// Which unit the sum is shown in.
-    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    #[derive(Debug, serde::Deserialize, crate::Parameters)]
     #[serde(rename_all = "lowercase")]
     enum Unit {
         Metre,
         Foot,
     }
 
-    #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
+    #[derive(Debug, serde::Deserialize, crate::Parameters)]
     struct Add {
         /// The summands.
         numbers: Vec<i32>,
@@ -209,7 +147,7 @@ mod tests {
                 .tool_with(ToolSpec::new("add", "Adds.").label("Add").sequential(), Self::add)
                 .on_tool_call(Self::tool_call)
                 .on_notification([Event::TurnEnd, Event::Other("novel".into())], Self::notified)
-                .on_notification([Event::TurnEnd, Event::SessionStart], Self::notified)
+                .on_notification([Event::TurnEnd, Event::SessionStart], Self::notified_again)
                 .permission(Permission::Env("HOME".into()))
         }
     }
@@ -244,6 +182,11 @@ mod tests {
 
         async fn notified(&self, _ctx: &Ctx, _notification: Notification) -> Result<()> {
             self.seen.set(self.seen.get() + 1);
+            Ok(())
+        }
+
+        async fn notified_again(&self, _ctx: &Ctx, _notification: Notification) -> Result<()> {
+            self.seen.set(self.seen.get() * 10);
             Ok(())
         }
     }
@@ -303,7 +246,11 @@ mod tests {
                     "numbers": {
                         "description": "The summands.",
                         "type": "array",
-                        "items": {"type": "integer", "format": "int32"},
+                        "items": {
+                            "type": "integer",
+                            "minimum": i32::MIN,
+                            "maximum": i32::MAX,
+                        },
                     },
                     "unit": {
                         "description": "Which unit the sum is shown in.",
@@ -351,11 +298,11 @@ mod tests {
 
     // The instance lives in a thread-local, and each test has its own thread.
     #[test]
-    fn notifications_reach_every_follower_of_one_shared_instance() {
+    fn notifications_reach_the_followers_of_one_shared_instance_in_order() {
         run(Component::<Adder>::on_notification(turn_end())).unwrap();
         run(Component::<Adder>::on_notification(wit::Notification::SessionStart)).unwrap();
         run(Component::<Adder>::on_notification(wit::Notification::TurnStart)).unwrap();
-        run(Component::<Adder>::run_command("seen".into(), "3".into())).unwrap();
+        run(Component::<Adder>::run_command("seen".into(), "100".into())).unwrap();
         run(Component::<Adder>::run_command("unseen".into(), String::new())).unwrap_err();
         let offers = run(Component::<Adder>::complete_argument("seen".into(), "2".into()));
         assert_eq!(offers[0].value, "21");

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::bindings::wharf::extension::session;
+use crate::entry::entries;
 use crate::{Entry, Json, Result};
 
 /// The current session, from [`Ctx::session`](crate::Ctx::session).
@@ -46,7 +47,7 @@ impl Session {
     /// # Errors
     /// When an entry lacks a field that its type needs.
     pub fn entries(self) -> Result<Vec<Entry>> {
-        self.entries_json().parse()
+        entries(&self.entries_json())
     }
 
     /// [`entries`](Self::entries) as a JSON array.
@@ -60,7 +61,7 @@ impl Session {
     /// # Errors
     /// When an entry lacks a field that its type needs.
     pub fn branch(self) -> Result<Vec<Entry>> {
-        self.branch_json().parse()
+        entries(&self.branch_json())
     }
 
     /// [`branch`](Self::branch) as a JSON array.

@@ -1,76 +1,57 @@
 //! Descriptions of what an extension offers: commands, tools, flags, shortcuts,
 //! and the permissions that it asks for. Only data; handlers are in `registration`.
 
-use schemars::JsonSchema;
-use schemars::generate::SchemaSettings;
-
-use crate::Json;
 use crate::bindings::wharf::extension::types as wit;
+use crate::{Json, Parameters};
 
 /// A command that a person or a program calls as `/name arguments`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandSpec {
-    pub(crate) name: String,
-    description: String,
-    argument_hint: Option<String>,
-}
+pub struct CommandSpec(pub(crate) wit::CommandSpec);
 
 impl CommandSpec {
     /// A command. The name has 1 to 64 characters without white space, `/` and `:`.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), argument_hint: None }
+        Self(wit::CommandSpec {
+            name: name.into(),
+            description: description.into(),
+            argument_hint: None,
+        })
     }
 
     /// Shown after the name, for example `[file]`.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.argument_hint = Some(hint.into());
+        self.0.argument_hint = Some(hint.into());
         self
-    }
-
-    pub(crate) fn into_wit(self) -> wit::CommandSpec {
-        wit::CommandSpec {
-            name: self.name,
-            description: self.description,
-            argument_hint: self.argument_hint,
-        }
     }
 }
 
 /// A tool that the model may call. The schema of its parameters comes from its
 /// handler's argument type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolSpec {
-    pub(crate) name: String,
-    label: Option<String>,
-    description: String,
-    parameters: Option<Json>,
-    prompt_snippet: Option<String>,
-    prompt_guidelines: Vec<String>,
-    sequential: bool,
-    overrides: bool,
-}
+pub struct ToolSpec(pub(crate) wit::ToolSpec);
 
 impl ToolSpec {
     /// A tool. The name has 1 to 64 characters of `a-z A-Z 0-9 _ -`; the
     /// description is what the model reads.
     pub fn new(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            label: None,
+        let name = name.into();
+        Self(wit::ToolSpec {
+            label: name.clone(),
+            name,
             description: description.into(),
-            parameters: None,
+            parameters: String::new(),
             prompt_snippet: None,
             prompt_guidelines: Vec::new(),
             sequential: false,
             overrides: false,
-        }
+        })
     }
 
     /// A short name for people; without it, the name.
     #[must_use]
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        self.0.label = label.into();
         self
     }
 
@@ -78,111 +59,70 @@ impl ToolSpec {
     /// type; its root describes an object.
     #[must_use]
     pub fn parameters(mut self, schema: impl Into<Json>) -> Self {
-        self.parameters = Some(schema.into());
+        self.0.parameters = schema.into().into_string();
         self
     }
 
     /// One line for the list of tools in the system prompt.
     #[must_use]
     pub fn prompt_snippet(mut self, line: impl Into<String>) -> Self {
-        self.prompt_snippet = Some(line.into());
+        self.0.prompt_snippet = Some(line.into());
         self
     }
 
     /// Adds a guideline to the system prompt, one bullet.
     #[must_use]
     pub fn prompt_guideline(mut self, line: impl Into<String>) -> Self {
-        self.prompt_guidelines.push(line.into());
+        self.0.prompt_guidelines.push(line.into());
         self
     }
 
     /// Never runs at the same time as another tool call.
     #[must_use]
     pub const fn sequential(mut self) -> Self {
-        self.sequential = true;
+        self.0.sequential = true;
         self
     }
 
     /// Replaces the built-in tool of the same name.
     #[must_use]
     pub const fn overrides_builtin(mut self) -> Self {
-        self.overrides = true;
+        self.0.overrides = true;
         self
     }
 
     /// Takes the schema of `P`, unless one was given.
-    pub(crate) fn with_schema_of<P: JsonSchema>(mut self) -> Self {
-        self.parameters.get_or_insert_with(schema_of::<P>);
+    pub(crate) fn with_schema_of<P: Parameters>(mut self) -> Self {
+        if self.0.parameters.is_empty() {
+            self.0.parameters = P::schema().into_string();
+        }
         self
     }
-
-    pub(crate) fn into_wit(self) -> wit::ToolSpec {
-        wit::ToolSpec {
-            label: self.label.unwrap_or_else(|| self.name.clone()),
-            name: self.name,
-            description: self.description,
-            parameters: self
-                .parameters
-                .map_or_else(|| r#"{"type":"object"}"#.to_owned(), Json::into_string),
-            prompt_snippet: self.prompt_snippet,
-            prompt_guidelines: self.prompt_guidelines,
-            sequential: self.sequential,
-            overrides: self.overrides,
-        }
-    }
-}
-
-/// The schema that the model reads: types in place, since not every model follows
-/// references, and neither `$schema` nor the Rust type's name. Made without
-/// schemars' root schema, whose work on references would take 10 kB of each guest.
-fn schema_of<P: JsonSchema>() -> Json {
-    let settings =
-        SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    let mut generator = settings.into_generator();
-    let mut schema = P::json_schema(&mut generator);
-    // Only a type that contains itself is still referred to.
-    let definitions = generator.take_definitions(true);
-    if !definitions.is_empty() {
-        schema.insert("$defs".to_owned(), definitions.into());
-    }
-    schema.to_value().into()
 }
 
 /// A command-line flag, `--name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FlagSpec {
-    name: String,
-    description: String,
-    takes_value: bool,
-}
+pub struct FlagSpec(pub(crate) wit::FlagSpec);
 
 impl FlagSpec {
     /// A flag that is present or absent.
     pub fn switch(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), takes_value: false }
+        Self::new(name.into(), description.into(), false)
     }
 
     /// A flag that takes a value.
     pub fn value(name: impl Into<String>, description: impl Into<String>) -> Self {
-        Self { name: name.into(), description: description.into(), takes_value: true }
+        Self::new(name.into(), description.into(), true)
     }
 
-    pub(crate) fn into_wit(self) -> wit::FlagSpec {
-        wit::FlagSpec {
-            name: self.name,
-            description: self.description,
-            takes_value: self.takes_value,
-        }
+    const fn new(name: String, description: String, takes_value: bool) -> Self {
+        Self(wit::FlagSpec { name, description, takes_value })
     }
 }
 
 /// A key binding that a front end may offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ShortcutSpec {
-    key: String,
-    description: String,
-    command: String,
-}
+pub struct ShortcutSpec(pub(crate) wit::ShortcutSpec);
 
 impl ShortcutSpec {
     /// A key, for example `ctrl+t`, and the command that it runs, without the slash.
@@ -191,11 +131,11 @@ impl ShortcutSpec {
         description: impl Into<String>,
         command: impl Into<String>,
     ) -> Self {
-        Self { key: key.into(), description: description.into(), command: command.into() }
-    }
-
-    pub(crate) fn into_wit(self) -> wit::ShortcutSpec {
-        wit::ShortcutSpec { key: self.key, description: self.description, command: self.command }
+        Self(wit::ShortcutSpec {
+            key: key.into(),
+            description: description.into(),
+            command: command.into(),
+        })
     }
 }
 
