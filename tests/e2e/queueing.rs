@@ -536,3 +536,23 @@ fn new_session_during_a_run_ends_the_run_first() {
     assert_eq!(assert_documented_order(&exit.all), 2);
     assert_eq!(response(&exit, "n")["data"], json!({"cancelled": false}));
 }
+
+#[test]
+fn what_waits_has_a_cap_and_the_message_beyond_it_is_refused_by_name() {
+    let env = Env::new();
+    let model = env.script(&[bash(HOLD), says("done")]);
+    let mut wharf = env.rpc_with(&[], &model);
+    holding(&env, &mut wharf);
+    for number in 0..1000 {
+        accept(&mut wharf, json!({"type": "follow_up", "message": format!("m{number}")}));
+    }
+    let refused = wharf.request(json!({"type": "steer", "message": "one too many"}));
+    assert_eq!(refused["success"], false);
+    let error = refused["error"].as_str().unwrap();
+    assert!(error.starts_with("Too many messages are waiting (at most 1000"), "{error}");
+    let cleared = wharf.data(json!({"type": "clear_pending_messages"}));
+    assert_eq!(cleared["followUp"].as_array().unwrap().len(), 1000);
+    accept(&mut wharf, json!({"type": "steer", "message": "there is room again"}));
+    env.write("go", "");
+    wharf.wait_event("agent_end");
+}
