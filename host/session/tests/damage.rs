@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -236,7 +237,10 @@ fn fixture() -> Option<PathBuf> {
 
 #[test]
 fn a_recorded_version_1_session() {
-    let Some(source) = fixture() else { return };
+    let Some(source) = fixture() else {
+        writeln!(std::io::stderr(), "skipped: the recorded session is not here").unwrap();
+        return;
+    };
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("v1.jsonl");
     fs::copy(&source, &path).unwrap();

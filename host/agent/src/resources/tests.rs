@@ -1,6 +1,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use super::*;
@@ -219,7 +220,11 @@ fn reference_skills() -> Option<PathBuf> {
 
 #[test]
 fn the_reference_s_own_skills_load_as_it_says() {
-    let Some(folder) = reference_skills() else { return };
+    let Some(folder) = reference_skills() else {
+        writeln!(std::io::stderr(), "skipped: the reference's skill fixtures are not here")
+            .unwrap();
+        return;
+    };
     let root = tempfile::tempdir().unwrap();
     let mut options = ResourceOptions::new(
         AgentDir::new(root.path().join("agent")),
