@@ -149,7 +149,7 @@ fn abort_leaves_queued_messages_in_their_queue() {
 #[test]
 fn an_abort_in_the_same_write_as_its_prompt() {
     let env = Env::new();
-    let model = env.script(&[json!({"when": "hi", "content": []}), says("again")]);
+    let model = env.script(&[slow(), says("again")]);
     let mut wharf = env.rpc_with(&[], &model);
     wharf.send_raw(
         b"{\"id\":1,\"type\":\"prompt\",\"message\":\"hi\"}\n{\"id\":2,\"type\":\"abort\"}\n",

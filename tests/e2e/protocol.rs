@@ -151,8 +151,16 @@ fn an_escaped_nul_is_part_of_the_text() {
 fn invalid_utf8_is_no_json() {
     parse_error(b"{\"type\":\"prompt\",\"message\":\"\xff\"}\n");
     parse_error(b"\xc3\n");
-    // A lone surrogate is no character, however it is written.
-    parse_error(b"{\"type\":\"prompt\",\"message\":\"\\ud800\"}\n");
+}
+
+#[test]
+fn half_a_surrogate_pair_costs_one_character_and_no_answer() {
+    let env = Env::new();
+    let mut wharf = bare(&env);
+    wharf.send_raw(b"{\"id\":\"s\",\"type\":\"set_session_name\",\"name\":\"cut \\ud83d\"}\n");
+    wharf.wait_for("the answer", |line| line["id"] == "s" && line["success"] == true);
+    let state = wharf.data(json!({"type": "get_state"}));
+    assert_eq!(state["sessionName"], "cut \u{fffd}");
 }
 
 #[test]

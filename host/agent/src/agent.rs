@@ -57,7 +57,8 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     pub(crate) hooks: Arc<dyn Hooks>,
     pub(crate) outlet: Arc<dyn Outlet>,
-    pub(crate) registry: Registry,
+    /// Grows when a session names a script of its own.
+    pub(crate) registry: Mutex<Registry>,
     pub(crate) resources: Resources,
     pub(crate) builtin_tools: Vec<Arc<dyn Tool>>,
     pub(crate) schemas: ArgumentSchemas,
@@ -84,6 +85,8 @@ pub(crate) struct State {
     pub(crate) thinking_level: ThinkingLevel,
     /// What the branch's last entries say of both.
     pub(crate) recorded: Recorded,
+    /// Why the session's own model is not the current one; told once.
+    pub(crate) unrestored: Option<String>,
     pub(crate) steering: Queue,
     pub(crate) follow_up: Queue,
     /// Extension messages that go with the next prompt.
@@ -138,13 +141,18 @@ impl State {
 
 impl Agent {
     /// Makes an agent. Call it inside a tokio runtime.
-    pub fn new(options: AgentOptions) -> Self {
+    pub fn new(mut options: AgentOptions) -> Self {
         let context = options.session.build_context();
-        let last_model = context
-            .model
-            .as_ref()
-            .and_then(|last| options.registry.find(&last.provider, &last.id).cloned());
-        let model = options.model.or(last_model);
+        let mut unrestored = None;
+        let model = match (options.model, &context.model) {
+            (Some(model), _) => Some(model),
+            (None, None) => None,
+            (None, Some(last)) => options
+                .registry
+                .restore(&last.provider, &last.id)
+                .map_err(|error| unrestored = Some(error.to_string()))
+                .ok(),
+        };
         let thinking_level = options.thinking_level.or(context.thinking_level).unwrap_or_default();
         Self {
             inner: Arc::new(Inner {
@@ -154,6 +162,7 @@ impl Agent {
                     model,
                     thinking_level,
                     recorded: Recorded::of(&context),
+                    unrestored,
                     steering: Queue::new(options.steering_mode),
                     follow_up: Queue::new(options.follow_up_mode),
                     next_turn: Vec::new(),
@@ -164,7 +173,7 @@ impl Agent {
                 }),
                 hooks: options.hooks,
                 outlet: options.outlet,
-                registry: options.registry,
+                registry: Mutex::new(options.registry),
                 resources: options.resources,
                 builtin_tools: options.tools,
                 schemas: ArgumentSchemas::default(),
@@ -205,6 +214,10 @@ impl Agent {
             state.session.append_thinking_level_change(level);
         }
         state.recorded = Recorded { model, thinking_level: Some(level) };
+    }
+
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells extensions and the front end.

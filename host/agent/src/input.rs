@@ -189,8 +189,13 @@ impl Agent {
         if !hooks.subscribes(HookEvent::Input) {
             return InputVerdict::Proceed { text: event.text, images: event.images };
         }
-        hooks.ready().await;
-        hooks.input(event, cancel).await
+        tokio::select! {
+            () = hooks.ready() => hooks.input(event, cancel).await,
+            // Its run is aborted before it begins.
+            () = cancel.cancelled() => {
+                InputVerdict::Proceed { text: event.text, images: event.images }
+            }
+        }
     }
 
     /// `/skill:name args` and `/template args`; reads one small file. Text that cannot

@@ -47,7 +47,8 @@ impl Agent {
             self.start_message(&reply).await;
             return (reply, BrokenCalls::new());
         };
-        let Some(provider) = self.inner.registry.provider(&model) else {
+        let provider = self.registry().provider(&model);
+        let Some(provider) = provider else {
             let reply = self.failed_reply(&format!(
                 "model {}/{} has no provider; choose another",
                 model.provider, model.id

@@ -90,7 +90,10 @@ impl Agent {
 
     async fn play(&self, first: Vec<Queued>, cancel: &CancellationToken, recorded: &mut Messages) {
         // A guard that is still being compiled must not be missed.
-        self.inner.hooks.ready().await;
+        tokio::select! {
+            () = self.inner.hooks.ready() => {}
+            () = cancel.cancelled() => {}
+        }
         let (model, thinking_level) = {
             let state = self.state();
             (state.model.as_ref().map(wharf_protocol::Model::reference), state.thinking_level)

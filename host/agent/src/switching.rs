@@ -82,7 +82,6 @@ impl Agent {
     }
 
     async fn swap(&self, session: Session, reason: SwitchReason) {
-        self.report_warnings(&session).await;
         let context = session.build_context();
         let previous = loop {
             self.abort();
@@ -98,10 +97,11 @@ impl Agent {
             state.follow_up.clear();
             state.next_turn.clear();
             if reason == SwitchReason::Resume {
-                if let Some(last) = &context.model
-                    && let Some(model) = self.inner.registry.find(&last.provider, &last.id)
-                {
-                    state.model = Some(model.clone());
+                if let Some(last) = &context.model {
+                    match self.registry().restore(&last.provider, &last.id) {
+                        Ok(model) => state.model = Some(model),
+                        Err(error) => state.unrestored = Some(error.to_string()),
+                    }
                 }
                 if let Some(level) = context.thinking_level {
                     state.thinking_level = level;
@@ -109,6 +109,7 @@ impl Agent {
             }
             break previous;
         };
+        self.report_warnings(&session).await;
         self.inner.hooks.notify(HookNotification::SessionSwitch {
             reason,
             previous_session_file: previous.file().map(Path::to_owned),
@@ -120,9 +121,16 @@ impl Agent {
         }
     }
 
-    /// Tells what was found damaged in a session that has just been opened.
+    /// Tells what was found damaged in a session that has just been opened, and why its
+    /// model could not be taken up again.
     pub async fn report_warnings(&self, session: &Session) {
         let path = session.file().unwrap_or(Path::new("")).to_owned();
+        let unrestored = self.state().unrestored.take();
+        if let Some(problem) = unrestored {
+            let path = path.clone();
+            let message = format!("the session's model cannot be used again: {problem}");
+            deliver(&*self.inner.outlet, AgentOutput::Diagnostic { path, message }).await;
+        }
         for warning in session.warnings().list() {
             let (path, message) = (path.clone(), warning.to_string());
             deliver(&*self.inner.outlet, AgentOutput::Diagnostic { path, message }).await;

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use base64::Engine as _;
+use wharf_agent::resources::read_regular;
 use wharf_protocol::ImageContent;
+
+/// The largest file that goes into a prompt; an RPC client's line has the same cap.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The prompts of a one-shot run.
 #[derive(Debug, Default)]
@@ -22,8 +26,8 @@ pub(crate) fn read(arguments: Vec<String>) -> anyhow::Result<Prompts> {
     for argument in arguments {
         match argument.strip_prefix('@') {
             Some(path) if !path.is_empty() => {
-                let bytes =
-                    std::fs::read(path).with_context(|| format!("failed to read {path}"))?;
+                let bytes = read_regular(Path::new(path), MAX_FILE_BYTES)
+                    .with_context(|| format!("failed to read {path}"))?;
                 if let Some(mime_type) = image_type(&bytes) {
                     prompts.images.push(ImageContent {
                         data: base64::engine::general_purpose::STANDARD.encode(&bytes),

@@ -48,8 +48,7 @@ impl Registered {
 /// The agent directory that a run uses.
 pub(crate) fn agent_dir(explicit: Option<&Path>) -> anyhow::Result<AgentDir> {
     let cwd = std::env::current_dir().context("the working directory cannot be read")?;
-    AgentDir::resolve(explicit, &cwd, |name| std::env::var_os(name))
-        .context("no agent directory: set HOME or WHARF_AGENT_DIR, or pass --agent-dir DIR")
+    Ok(AgentDir::resolve(explicit, &cwd, |name| std::env::var_os(name))?)
 }
 
 pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyhow::Result<Wired> {

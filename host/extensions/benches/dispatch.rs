@@ -35,9 +35,15 @@ impl Ui for Quiet {
 }
 
 fn guests() -> PathBuf {
-    let default = "../../tests/guests/target/wasm32-wasip2/release";
-    std::env::var_os("WHARF_TEST_GUESTS")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from)
+    std::env::var_os("WHARF_TEST_GUESTS").map_or_else(
+        || {
+            // Benchmarks are in `target/release/deps`.
+            let exe = std::env::current_exe().unwrap_or_default();
+            let target = exe.ancestors().nth(3).unwrap_or(Path::new("target"));
+            target.join("guests/wasm32-wasip2/release")
+        },
+        PathBuf::from,
+    )
 }
 
 /// Extensions with the same behaviour and different ids: the id is patched in the

@@ -2,7 +2,6 @@
 //! compiling happen on blocking threads; nothing is compiled that the cache has.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use wasmtime::component::Component;
+use wharf_agent::resources::{TextFileError, read_regular};
 
 use crate::budget::{GuestClock, metered};
 use crate::cache::{Cache, Key};
@@ -32,8 +32,8 @@ const REGISTER_WALL_TIME: Duration = Duration::from_secs(30);
 pub(crate) enum LoadError {
     #[error("failed to read {}: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} has {bytes} bytes; the limit is {MAX_COMPONENT_BYTES}", .path.display())]
-    TooLarge { path: PathBuf, bytes: u64 },
+    #[error("{} has more than {limit} bytes, the most that a component may have", .path.display())]
+    TooLarge { path: PathBuf, limit: u64 },
     #[error("{} is no WebAssembly file", .0.display())]
     NotWasm(PathBuf),
     #[error(
@@ -256,12 +256,13 @@ fn link(runtime: &Runtime, component: &Component, found: &Found) -> Result<Arc<C
 }
 
 fn read(path: &Path, runtime: &Runtime) -> Result<Content, LoadError> {
-    let failed = |source| LoadError::Read { path: path.to_owned(), source };
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > MAX_COMPONENT_BYTES {
-        return Err(LoadError::TooLarge { path: path.to_owned(), bytes });
-    }
-    let bytes = fs::read(path).map_err(failed)?;
+    let bytes = read_regular(path, MAX_COMPONENT_BYTES).map_err(|error| match error {
+        TextFileError::TooLarge { limit } => LoadError::TooLarge { path: path.to_owned(), limit },
+        TextFileError::Io(source) => LoadError::Read { path: path.to_owned(), source },
+        other @ TextFileError::NotAFile => {
+            LoadError::Read { path: path.to_owned(), source: io::Error::other(other.to_string()) }
+        }
+    })?;
     match bytes.get(..8) {
         // Component layer, and core layer, of the binary format's preamble.
         Some(b"\0asm\x0d\0\x01\0") => {}

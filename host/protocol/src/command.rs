@@ -58,8 +58,12 @@ impl Command {
     /// # Errors
     /// No JSON, no object, no `type`, an unknown command, a field of a wrong type.
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
-        let value: Value =
-            serde_json::from_slice(line).map_err(|error| CommandError::parse(None, error))?;
+        let value: Value = match serde_json::from_slice(line) {
+            Ok(value) => value,
+            Err(error) => whole_surrogates(line)
+                .and_then(|line| serde_json::from_slice(&line).ok())
+                .ok_or_else(|| CommandError::parse(None, error))?,
+        };
         let Value::Object(mut fields) = value else {
             return Err(CommandError::parse(None, "expected a JSON object"));
         };
@@ -92,6 +96,37 @@ impl Command {
             }
         }
     }
+}
+
+/// The line with U+FFFD in the place of half surrogate pairs, if it has any.
+///
+/// JavaScript clients write them: `JSON.stringify` of a string that was cut inside an
+/// emoji gives `\\ud83d`, which is JSON but no text.
+fn whole_surrogates(line: &[u8]) -> Option<Vec<u8>> {
+    let unit = |at: usize| -> Option<u16> {
+        let digits = line.get(at..at + 6)?.strip_prefix(b"\\u")?;
+        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let mut whole = line.to_vec();
+    let (mut at, mut changed) = (0, false);
+    while at < line.len() {
+        if line[at] != b'\\' {
+            at += 1;
+            continue;
+        }
+        match unit(at) {
+            Some(0xd800..=0xdbff) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
+            Some(0xd800..=0xdfff) => {
+                whole[at + 2..at + 6].copy_from_slice(b"fffd");
+                changed = true;
+                at += 6;
+            }
+            Some(_) => at += 6,
+            // Another escape; the character after the backslash belongs to it.
+            None => at += 2,
+        }
+    }
+    changed.then_some(whole)
 }
 
 /// What to do with a prompt while the agent is busy.
@@ -292,6 +327,23 @@ mod tests {
             panic!("not a prompt");
         };
         assert_eq!(params.message, "a\u{2028}b");
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_costs_one_character() {
+        for (text, expect) in [
+            (r"cut \ud83d", "cut \u{fffd}"),
+            (r"\ude00 whole \ud83d\ude00", "\u{fffd} whole \u{1f600}"),
+            (r"\ud83d\ud83d\ude00 \\ud83d", "\u{fffd}\u{1f600} \\ud83d"),
+        ] {
+            let line = format!(r#"{{"id":1,"type":"steer","message":"{text}"}}"#);
+            let Ok(Command::Rpc { command: RpcCommand::Steer(params), .. }) =
+                Command::parse(line.as_bytes())
+            else {
+                panic!("{line}");
+            };
+            assert_eq!(params.message, expect);
+        }
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod registry;
 pub mod scripted;
 
 use std::fmt;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::stream::BoxStream;
@@ -61,4 +63,23 @@ pub enum ProviderError {
 /// A source of replies. Dropping the stream cancels the request.
 pub trait Provider: Send + Sync + fmt::Debug {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<ProviderEvent, ProviderError>>;
+}
+
+/// Reads a file that a person wrote. A FIFO or a device under its name is refused:
+/// reading it could wait for ever.
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut options = std::fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    let mut file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
 }

@@ -83,7 +83,7 @@ impl Registry {
     /// Names the file and what in it is wrong; what was read before stays.
     pub fn load_models_file(&mut self, path: &Path) -> Result<(), RegistryError> {
         let fail = |problem: String| RegistryError::ModelsFile { path: path.to_owned(), problem };
-        let text = match std::fs::read_to_string(path) {
+        let text = match crate::read_file(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(fail(error.to_string())),
@@ -130,6 +130,17 @@ impl Registry {
 
     pub fn find(&self, provider: &str, id: &str) -> Option<&Model> {
         self.models.iter().find(|model| model.provider == provider && model.id == id)
+    }
+
+    /// The model that a session names: one of the list, or a script of its own.
+    ///
+    /// # Errors
+    /// There is no such model any more, or its script cannot be read.
+    pub fn restore(&mut self, provider: &str, id: &str) -> Result<Model, RegistryError> {
+        if let Some(model) = self.find(provider, id) {
+            return Ok(model.clone());
+        }
+        Ok(self.resolve(Some(provider), id)?.model)
     }
 
     /// Who answers for `model`.

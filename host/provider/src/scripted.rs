@@ -124,7 +124,7 @@ impl ScriptedProvider {
     /// # Errors
     /// The file cannot be read, or a line of it is not a reply.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
-        let text = std::fs::read_to_string(path).map_err(|error| ScriptError::Read {
+        let text = crate::read_file(path).map_err(|error| ScriptError::Read {
             path: path.to_owned(),
             problem: error.to_string(),
         })?;

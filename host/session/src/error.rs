@@ -10,6 +10,8 @@ use crate::EntryId;
 pub enum OpenError {
     #[error("session file {} does not exist", .path.display())]
     NotFound { path: PathBuf },
+    #[error("{} is not a regular file; name a session file (.jsonl)", .path.display())]
+    NotAFile { path: PathBuf },
     #[error("{} is no session file: it has neither a session header nor an entry", .path.display())]
     NotASession { path: PathBuf },
     #[error(

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub(crate) struct Loaded {
 }
 
 pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
-    let bytes = fs::read(path).map_err(|error| OpenError::read(path, error))?;
+    let bytes = read_regular(path)?;
     let source_len = bytes.len() as u64;
     let last_line = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1);
     let mut warnings = Warnings::default();
@@ -100,6 +101,27 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
         },
     });
     Ok(Loaded { header, tree, warnings, replacement, torn_tail })
+}
+
+/// Reads the file. A FIFO or a device is refused: reading it could wait for ever, and
+/// the first append would put a file in its place.
+fn read_regular(path: &Path) -> Result<Vec<u8>, OpenError> {
+    let fail = |error| OpenError::read(path, error);
+    let mut options = fs::OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
+    );
+    let mut file = options.open(path).map_err(fail)?;
+    let metadata = file.metadata().map_err(fail)?;
+    if !metadata.is_file() {
+        return Err(OpenError::NotAFile { path: path.to_owned() });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
+    file.read_to_end(&mut bytes).map_err(fail)?;
+    Ok(bytes)
 }
 
 /// Replaces bytes that are no UTF-8, so that they cost a character and not an entry.

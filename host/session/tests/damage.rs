@@ -191,7 +191,7 @@ fn other_files_are_refused_untouched() {
         assert_eq!(fs::read_to_string(&path).unwrap(), content);
     }
     let dir = TempDir::new().unwrap();
-    assert!(matches!(Session::open(dir.path()), Err(OpenError::Read { .. })));
+    assert!(matches!(Session::open(dir.path()), Err(OpenError::NotAFile { .. })));
 }
 
 #[test]

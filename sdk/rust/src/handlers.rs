@@ -4,7 +4,7 @@
 //! a few of them. Each kind has a table of its own here, filled only by code that
 //! the extension's own registration names ([`Registration::on_input`] fills that of
 //! [`Input`]). So the optimiser sees that the other tables stay empty, and leaves
-//! out what would run a handler and carry its answer to the host: about 30 kB of a
+//! out what would run a handler and carry its answer to the host: some 20 kB of a
 //! guest. Handlers in fields of one registration would hide that from it.
 //!
 //! [`Registration::on_input`]: crate::Registration::on_input

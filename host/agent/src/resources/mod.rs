@@ -27,7 +27,7 @@ pub use settings::Settings;
 pub use skills::{Skill, SkillError};
 pub use system_prompt::SystemPrompt;
 pub use templates::{Template, TemplateError};
-pub use text_file::TextFileError;
+pub use text_file::{TextFileError, read_regular};
 pub use trust::{TrustError, TrustStore};
 
 use crate::tool::ToolSpec;

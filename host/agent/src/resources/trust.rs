@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::text_file::{self, TextFileError};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, thiserror::Error)]
@@ -112,12 +113,18 @@ impl TrustStore {
 }
 
 fn read(file: &Path) -> Result<BTreeSet<PathBuf>, TrustError> {
-    match fs::read(file) {
+    match text_file::read_regular(file, text_file::MAX_BYTES) {
         Ok(bytes) => serde_json::from_slice::<TrustFile>(&bytes)
             .map(|content| content.projects)
             .map_err(|source| TrustError::Corrupt { path: file.to_path_buf(), source }),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
-        Err(source) => Err(TrustError::Read { path: file.to_path_buf(), source }),
+        Err(error) if error.is_not_found() => Ok(BTreeSet::new()),
+        Err(TextFileError::Io(source)) => {
+            Err(TrustError::Read { path: file.to_path_buf(), source })
+        }
+        Err(other) => Err(TrustError::Read {
+            path: file.to_path_buf(),
+            source: io::Error::other(other.to_string()),
+        }),
     }
 }
 
@@ -155,6 +162,8 @@ mod tests {
     #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
     use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use std::fs;
 
     use super::*;
 

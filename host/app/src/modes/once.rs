@@ -13,9 +13,11 @@ use wharf_agent::output::AgentOutput;
 use wharf_agent::ui::NoUi;
 use wharf_agent::{Accepted, Agent, InputKind, Submission};
 use wharf_protocol::{AgentMessage, Event, ImageContent, StopReason};
+use wharf_session::Session;
 
 use crate::cli::{RunArgs, UiForm};
 use crate::front::{Front, Wakeup};
+use crate::modes::rpc::{OUTPUT_GONE, session_diagnostic};
 use crate::prompt_files::{self, Prompts};
 use crate::report;
 use crate::signals::Signals;
@@ -35,7 +37,16 @@ pub(crate) async fn json(args: RunArgs) -> anyhow::Result<ExitCode> {
         None => UpdateForm::Full,
     };
     let printer = Printer::Json { updates: Box::new(Updates::new(form)), ended: false };
-    Once::run(args, printer).await
+    let result = Once::run(args, printer).await;
+    if result.is_err() {
+        // Nothing has begun, and the stream ends all the same as it always does.
+        let out = Stdout::start()?;
+        let cwd = std::env::current_dir().unwrap_or_default();
+        out.json(Session::in_memory(&cwd).header());
+        out.json(&Event::AgentEnd { messages: Vec::new() });
+        out.finish(FLUSH_GRACE);
+    }
+    result
 }
 
 pub(crate) async fn text(args: RunArgs) -> anyhow::Result<ExitCode> {
@@ -68,7 +79,6 @@ struct Once {
 
 impl Once {
     async fn run(mut args: RunArgs, printer: Printer) -> anyhow::Result<ExitCode> {
-        let mut signals = Signals::listen()?;
         let prompts = prompts(std::mem::take(&mut args.messages))?;
         let out = Stdout::start()?;
         let (front, wakeups) = Front::new();
@@ -77,6 +87,8 @@ impl Once {
         if let Printer::Json { .. } = once.printer {
             once.out.json(once.agent.session().header());
         }
+        // Until here a signal ends the process by itself, also while a disk is slow.
+        let mut signals = Signals::listen()?;
         let code = tokio::select! {
             () = once.serve(prompts) => None,
             code = signals.received() => Some(code),
@@ -88,9 +100,7 @@ impl Once {
         let mut images = prompts.images;
         for text in prompts.texts {
             let served = match self.prompt(text, std::mem::take(&mut images)).await {
-                Ok(()) if self.out.is_closed() => {
-                    Err("standard output was closed by its reader".to_owned())
-                }
+                Ok(()) if self.out.is_closed() => Err(OUTPUT_GONE.to_owned()),
                 served => served,
             };
             if let Err(problem) = served {
@@ -185,6 +195,9 @@ impl Once {
             AgentOutput::Barrier(written) => self.out.barrier(written),
             AgentOutput::Diagnostic { path, message } => {
                 report::warning(format_args!("{}: {message}", path.display()));
+                if let Printer::Json { .. } = self.printer {
+                    self.event(&session_diagnostic(&path, message));
+                }
             }
         }
     }
@@ -222,6 +235,8 @@ impl Once {
                 // What concerns the start has been told where it was found.
                 Event::ExtensionError { event, .. } if event == "load" || event == "register" => {}
                 Event::ExtensionError { extension_path, event, error } => {
+                    // A prompt that was a command has failed with it.
+                    self.failed |= event == "command";
                     report::warning(format_args!("extension {extension_path} ({event}): {error}"));
                 }
                 _ => {}

@@ -201,7 +201,7 @@ fn text_answer(outcome: DialogOutcome) -> TextAnswer {
 /// A dialog that the host does not open: the guest sees it as cancelled.
 fn refuse(accessor: &Accessor<State, Interfaces>, dialog: &str, problem: &str) {
     accessor.with(|mut access| {
-        access.get().log(Level::Warn, &format!("{dialog} was answered as cancelled: {problem}"));
+        access.get().log(Level::Warn, &format!("{dialog} was not shown: {problem}"));
     });
 }
 
@@ -233,7 +233,8 @@ async fn open(
     });
     let Some(Opened { ui, cancel, _open }) = opened else {
         refuse(accessor, "a dialog", &format!("{MAX_OPEN_DIALOGS} dialogs are open already"));
-        return DialogOutcome::Cancelled;
+        // Nobody was asked, so nobody has declined.
+        return DialogOutcome::NoUi;
     };
     let timeout = settings.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
     let dialog = ui.dialog(Dialog { kind, timeout, cancel: cancel.clone() });

@@ -25,13 +25,17 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The component of a test guest.
 pub(crate) fn guest(name: &str) -> PathBuf {
-    let default = "../../tests/guests/target/wasm32-wasip2/release";
-    component("WHARF_TEST_GUESTS", default, name)
+    component("WHARF_TEST_GUESTS", name)
 }
 
-fn component(variable: &str, default: &str, name: &str) -> PathBuf {
-    let directory = std::env::var_os(variable)
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(default), PathBuf::from);
+/// Where `cargo xtask guests` puts components: test binaries are in `target/*/deps`.
+fn built() -> PathBuf {
+    let exe = std::env::current_exe().unwrap();
+    exe.ancestors().nth(3).unwrap().join("guests/wasm32-wasip2/release")
+}
+
+fn component(variable: &str, name: &str) -> PathBuf {
+    let directory = std::env::var_os(variable).map_or_else(built, PathBuf::from);
     let path = directory.join(format!("{}.wasm", name.replace('-', "_")));
     assert!(
         path.is_file(),

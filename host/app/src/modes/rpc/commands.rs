@@ -15,9 +15,15 @@ use crate::front::Wakeup;
 
 impl Rpc {
     pub(super) fn command(&mut self, id: Option<Value>, command: RpcCommand) {
-        if self.must_wait_for_switch(&command) {
-            self.waiting_for_switch.push_back((id, command));
-            return;
+        if self.must_keep_order(&command) {
+            if self.switching {
+                self.waiting_for_switch.push_back((id, command));
+                return;
+            }
+            if !self.waiting_for_commands.is_empty() {
+                self.waiting_for_commands.push_back((id, command));
+                return;
+            }
         }
         let name = command.name();
         match command {
@@ -28,8 +34,18 @@ impl Rpc {
                 for handled in self.dialogs.cancel_all() {
                     self.updates.event(&handled, &self.out);
                 }
+                self.refuse_waiting();
                 self.agent.abort();
-                self.respond(&Response::success(id, name));
+                if !self.agent.is_streaming() {
+                    self.respond(&Response::success(id, name));
+                    return;
+                }
+                // Answered when the run has left, so that what follows is not refused.
+                let agent = self.agent.clone();
+                self.later(async move {
+                    agent.wait_idle().await;
+                    Response::success(id, name)
+                });
             }
             RpcCommand::NewSession(params) => {
                 let agent = self.agent.clone();
@@ -91,15 +107,15 @@ impl Rpc {
         }
     }
 
-    /// A message written after a switch is meant for the new session, also in the
-    /// same write. An extension's command runs at once: it may be what the person
-    /// answers the switch's dialog with.
-    fn must_wait_for_switch(&self, command: &RpcCommand) -> bool {
-        if !self.switching {
-            return false;
-        }
+    /// Messages and switches take effect in the order in which they were written, also
+    /// when one of them has to wait: a message after a switch is meant for the new
+    /// session, also in the same write. An extension's command runs at once: it may be
+    /// what the person answers the switch's dialog with.
+    fn must_keep_order(&self, command: &RpcCommand) -> bool {
         match command {
-            RpcCommand::Prompt(params) => self.lookup(&params.message).is_none(),
+            RpcCommand::Prompt(params) => {
+                !matches!(self.lookup(&params.message), Some((CommandLookup::Found, _, _)))
+            }
             RpcCommand::Steer(_)
             | RpcCommand::FollowUp(_)
             | RpcCommand::NewSession(_)
@@ -116,11 +132,25 @@ impl Rpc {
         }
     }
 
+    /// An abort also means what was written before it and has not begun.
+    fn refuse_waiting(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting_for_commands)
+            .into_iter()
+            .chain(std::mem::take(&mut self.waiting_for_switch));
+        for (id, command) in waiting {
+            self.respond(&Response::failure(id, command.name(), "Aborted before it began."));
+        }
+    }
+
     /// The extension command that a message calls, with its arguments; none for a
     /// message to the model.
     fn lookup(&self, message: &str) -> Option<(CommandLookup, String, String)> {
         let rest = message.strip_prefix('/')?;
         let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        // A path, not a command: no extension may have such a name.
+        if name.is_empty() || name.contains('/') {
+            return None;
+        }
         match self.hooks.find_command(name) {
             CommandLookup::Unknown => None,
             found => Some((found, name.to_owned(), arguments.trim().to_owned())),

@@ -7,6 +7,7 @@ mod commands;
 mod listing;
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use wharf_agent::hooks::Hooks;
 use wharf_agent::output::AgentOutput;
 use wharf_protocol::command::CommandError;
 use wharf_protocol::framing::{Frame, MAX_LINE_BYTES};
-use wharf_protocol::{Command, Response, RpcCommand};
+use wharf_protocol::{Command, Event, Response, RpcCommand};
 
 use crate::cli::{RunArgs, UiForm};
 use crate::dialogs::Dialogs;
@@ -43,8 +44,21 @@ const SIGNAL_GRACE: Duration = Duration::from_millis(250);
 /// Wakeups handled in one go before the input is looked at again.
 const BURST: usize = 128;
 
+/// Why a run ends that nobody asked to end.
+pub(super) const OUTPUT_GONE: &str =
+    "standard output cannot be written any more: its reader is gone, or its disk is full";
+
+/// What concerns a session's file, in the one event of the protocol that carries a
+/// problem with its place.
+pub(super) fn session_diagnostic(path: &Path, error: String) -> Event {
+    Event::ExtensionError {
+        extension_path: path.display().to_string(),
+        event: "session".to_owned(),
+        error,
+    }
+}
+
 pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
-    let mut signals = Signals::listen()?;
     let form = match args.ui {
         Some(UiForm::Dashboard) => UpdateForm::Lean,
         None => UpdateForm::Full,
@@ -54,6 +68,9 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let dialogs = Arc::new(Dialogs::new(Arc::new(front.clone())));
     let Wired { agent, hooks, registered } =
         wiring::build(args, Arc::clone(&dialogs) as _, &front).await?;
+    // From here on: until the parts stand, a signal ends the process by itself, also
+    // while a slow disk is read.
+    let mut signals = Signals::listen()?;
     let lines = stdin::lines()?;
     let rpc = Rpc {
         agent,
@@ -105,7 +122,8 @@ struct Rpc {
     running_commands: usize,
     /// Responses that a task still owes.
     deferred: usize,
-    /// Prompts `/name` that may be a command of an extension which still loads.
+    /// A message `/name` that may be a command of an extension which still loads, and
+    /// the messages and switches that came after it.
     waiting_for_commands: VecDeque<Request>,
     /// A session switch is under way.
     switching: bool,
@@ -149,14 +167,14 @@ impl Rpc {
                 }
                 () = self.out.changed() => {
                     if self.out.is_closed() {
-                        report::error("standard output was closed by its reader");
+                        report::error(OUTPUT_GONE);
                         return Ok(self.end_now(1, inputs).await);
                     }
                 }
             }
         }
-        self.finish(FLUSH_GRACE).await;
-        Ok(ExitCode::SUCCESS)
+        let written = self.finish(FLUSH_GRACE).await;
+        Ok(if written { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn drain(&mut self, wakeups: &mut mpsc::Receiver<Wakeup>, most: usize) {
@@ -203,6 +221,7 @@ impl Rpc {
             Wakeup::Output(AgentOutput::Barrier(written)) => self.out.barrier(written),
             Wakeup::Output(AgentOutput::Diagnostic { path, message }) => {
                 report::warning(format_args!("{}: {message}", path.display()));
+                self.updates.event(&session_diagnostic(&path, message), &self.out);
             }
             Wakeup::Response(response) => {
                 self.deferred -= 1;
@@ -303,11 +322,14 @@ impl Rpc {
         ExitCode::from(code)
     }
 
-    async fn finish(self, limit: Duration) {
-        if let Err(error) = self.agent.session().flush().await {
+    /// Flushes. False: the session could not be written.
+    async fn finish(self, limit: Duration) -> bool {
+        let written = self.agent.session().flush().await;
+        if let Err(error) = &written {
             report::error(error);
         }
         self.out.finish(limit);
+        written.is_ok()
     }
 }
 
