@@ -149,7 +149,10 @@ fn abort_leaves_queued_messages_in_their_queue() {
 #[test]
 fn an_abort_in_the_same_write_as_its_prompt() {
     let env = Env::new();
-    let model = env.script(&[slow(), says("again")]);
+    // Whether it was asked for at all before the abort does not matter.
+    let mut reply = slow();
+    reply["when"] = json!("^hi$");
+    let model = env.script(&[reply, says("again")]);
     let mut wharf = env.rpc_with(&[], &model);
     wharf.send_raw(
         b"{\"id\":1,\"type\":\"prompt\",\"message\":\"hi\"}\n{\"id\":2,\"type\":\"abort\"}\n",

@@ -556,3 +556,48 @@ fn what_waits_has_a_cap_and_the_message_beyond_it_is_refused_by_name() {
     env.write("go", "");
     wharf.wait_event("agent_end");
 }
+
+/// While extensions load nobody knows whether `/name` is a command; what comes after it
+/// must not overtake it.
+#[test]
+fn messages_keep_their_order_while_extensions_load() {
+    for first in ["/some/path.rs does not build", "/unknown thing"] {
+        let env = Env::new();
+        let model = env.script(&[
+            json!({"when": "path|unknown", "delayMs": 5, "chunkChars": 1,
+                "content": [{"type": "text", "text": "x".repeat(200)}]}),
+            says("again"),
+        ]);
+        let mut wharf = env.rpc_with(&["hello", "heartbeat"], &model);
+        let lines = [
+            json!({"id": "1", "type": "prompt", "message": first}),
+            json!({"id": "2", "type": "prompt", "message": "second"}),
+        ];
+        wharf.send_raw(format!("{}\n{}\n", lines[0], lines[1]).as_bytes());
+        let answer = wharf.wait_for("the first answer", |line| line["id"] == "1");
+        assert_eq!(answer["success"], true, "{answer}");
+        let answer = wharf.wait_for("the second answer", |line| line["id"] == "2");
+        assert_eq!(answer["success"], false, "{answer}");
+        wharf.wait_event("agent_end");
+    }
+}
+
+#[test]
+fn an_abort_covers_a_message_that_waits_for_extensions() {
+    let env = Env::new();
+    let model = env.script(&[says("never")]);
+    let mut wharf = env.rpc_with(&["hello"], &model);
+    wharf.send_raw(
+        b"{\"id\":\"1\",\"type\":\"prompt\",\"message\":\"/unknown\"}\n{\"id\":\"2\",\"type\":\"abort\"}\n",
+    );
+    let answer = wharf.wait_for("the answer", |line| line["id"] == "1");
+    // Either it was refused, or it was already known to be a prompt and is aborted.
+    if answer["success"] == true {
+        let end = wharf.wait_event("agent_end");
+        let last = end["messages"].as_array().unwrap().last().unwrap().clone();
+        assert_eq!(last["stopReason"], "aborted", "{end}");
+    } else {
+        assert_eq!(answer["error"], "Aborted before it began.");
+    }
+    wharf.wait_for("the abort's answer", |line| line["id"] == "2" && line["success"] == true);
+}

@@ -535,3 +535,62 @@ fn a_file_of_an_old_version_is_migrated_when_it_goes_on() {
     assert_eq!(session.header["id"], "0f8fad5b-d9cb-469f-a165-70867728950e");
     assert_eq!(session.messages().len(), 4);
 }
+
+#[test]
+fn what_is_no_regular_file_is_refused_and_left_as_it_is() {
+    let env = Env::new();
+    let fifo = env.project().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let named = fifo.display().to_string();
+    let output = env
+        .command()
+        .args(["-p", "hi", "--model", "scripted/demo", "--session", &named])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("fifo is not a regular file"), "{stderr}");
+
+    let mut wharf = env.rpc(&["--model", "scripted/demo"]);
+    let response = wharf.request(json!({"type": "switch_session", "sessionPath": named}));
+    assert_eq!(response["success"], false);
+    assert!(response["error"].as_str().unwrap().contains("is not a regular file"), "{response}");
+    assert_eq!(wharf.finish().code, Some(0));
+    assert!(!fifo.metadata().unwrap().is_file(), "nothing was put in its place");
+}
+
+#[test]
+fn a_session_that_cannot_be_written_is_told_to_the_client_and_by_the_exit_code() {
+    let env = Env::new();
+    let file = env.write("not-a-folder", "x");
+    let dir = file.display().to_string();
+    let mut wharf = env.rpc(&["--model", "scripted/demo", "--session-dir", &dir]);
+    wharf.prompt("hi");
+    let error = wharf.wait_for("the problem", |line| line["event"] == "session");
+    assert_eq!(error["type"], "extension_error");
+    assert!(error["extensionPath"].as_str().unwrap().contains("not-a-folder"), "{error}");
+    wharf.wait_event("agent_end");
+    assert_eq!(wharf.finish().code, Some(1));
+}
+
+#[test]
+fn a_script_of_its_own_is_taken_up_again_and_a_lost_one_is_told() {
+    let env = Env::new();
+    let model = env.script(&[json!({"repeat": true, "content": [{"type": "text", "text": "a"}]})]);
+    let mut wharf = env.rpc(&["--model", &model]);
+    wharf.prompt("hi");
+    wharf.wait_event("agent_end");
+    let file = wharf.data(json!({"type": "get_state"}))["sessionFile"].clone();
+    wharf.finish();
+    let file = file.as_str().unwrap();
+    let mut again = env.rpc(&["--session", file]);
+    let state = again.data(json!({"type": "get_state"}));
+    assert_eq!(format!("scripted/{}", state["model"]["id"].as_str().unwrap()), model);
+    again.finish();
+    std::fs::remove_file(model.strip_prefix("scripted/").unwrap()).unwrap();
+    let mut lost = env.rpc(&["--session", file]);
+    let told = lost.wait_for("the problem", |line| line["event"] == "session");
+    assert!(told["error"].as_str().unwrap().contains("model cannot be used again"), "{told}");
+    assert_eq!(lost.data(json!({"type": "get_state"}))["model"], Value::Null);
+}
