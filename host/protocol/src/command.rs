@@ -257,6 +257,7 @@ fn read<T: serde::de::DeserializeOwned>(fields: Map<String, Value>) -> Result<T,
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use serde_json::json;
 
     use super::*;
