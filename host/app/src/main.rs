@@ -66,13 +66,16 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         .worker_threads(worker_threads())
         .enable_all()
         .build()?;
-    let code = runtime.block_on(async {
+    // On a worker, not on this thread: what an extension or the agent sends then wakes
+    // the loop without a change of threads.
+    let run = runtime.spawn(async move {
         match mode {
             Mode::Rpc => modes::rpc::run(args).await,
             Mode::Json => modes::once::json(args).await,
             Mode::Text => modes::once::text(args).await,
         }
     });
+    let code = runtime.block_on(run)?;
     // Drops what still runs, and with it child processes; a guest that loops or a
     // compile under way must not hold the exit.
     runtime.shutdown_timeout(SHUTDOWN_LIMIT);
