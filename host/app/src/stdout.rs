@@ -20,6 +20,23 @@ const HARD_CAP: usize = 64 * 1024 * 1024;
 /// Buffered bytes after which one write is made of what is there.
 const BATCH: usize = 256 * 1024;
 
+/// Longest line that is written by whoever has it, where the pipe has room: to wake the
+/// thread costs more than the write.
+const DIRECT: usize = 16 * 1024;
+
+/// Writes what a pipe takes at once; gives how many bytes that was. Files and old
+/// kernels do not know how: then it is none, and the thread writes.
+fn write_without_waiting(bytes: &[u8]) -> usize {
+    rustix::io::pwritev2(
+        rustix::stdio::stdout(),
+        &[io::IoSlice::new(bytes)],
+        // The current position; a pipe has no other.
+        u64::MAX,
+        rustix::io::ReadWriteFlags::NOWAIT,
+    )
+    .unwrap_or(0)
+}
+
 #[derive(Debug)]
 enum Item {
     Line(Vec<u8>),
@@ -35,6 +52,8 @@ struct Queue {
     finished: bool,
     /// The reader is gone.
     closed: bool,
+    /// The thread has taken items that it has not written yet.
+    writing: bool,
 }
 
 #[derive(Debug, Default)]
@@ -89,6 +108,13 @@ impl Stdout {
         let mut queue = self.shared.lock();
         if queue.closed {
             return;
+        }
+        let mut bytes = bytes;
+        if !queue.writing && queue.items.is_empty() && bytes.len() <= DIRECT {
+            bytes.drain(..write_without_waiting(&bytes));
+            if bytes.is_empty() {
+                return;
+            }
         }
         queue.bytes += bytes.len();
         queue.items.push_back(Item::Line(bytes));
@@ -169,9 +195,11 @@ fn write_all(shared: &Shared) {
                 None => break,
             }
         }
+        queue.writing = true;
         drop(queue);
         let result = out.write_all(&batch).and_then(|()| out.flush());
         let mut queue = shared.lock();
+        queue.writing = false;
         let was_full = queue.bytes >= SOFT_CAP;
         if result.is_err() {
             queue.closed = true;
