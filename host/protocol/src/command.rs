@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 
 use crate::message::{ContentBlock, ImageContent};
 use crate::response::Response;
+use crate::surrogates::replace_lone_surrogates;
 use crate::ui::UiResponse;
 
 /// A line of the input that was understood.
@@ -60,8 +61,11 @@ impl Command {
     pub fn parse(line: &[u8]) -> Result<Self, CommandError> {
         let value: Value = match serde_json::from_slice(line) {
             Ok(value) => value,
-            Err(error) => whole_surrogates(line)
-                .and_then(|line| serde_json::from_slice(&line).ok())
+            // `JSON.stringify` writes half a pair where it cut a text inside an emoji.
+            Err(error) => std::str::from_utf8(line)
+                .ok()
+                .and_then(replace_lone_surrogates)
+                .and_then(|line| serde_json::from_str(&line).ok())
                 .ok_or_else(|| CommandError::parse(None, error))?,
         };
         let Value::Object(mut fields) = value else {
@@ -96,37 +100,6 @@ impl Command {
             }
         }
     }
-}
-
-/// The line with U+FFFD in the place of half surrogate pairs, if it has any.
-///
-/// JavaScript clients write them: `JSON.stringify` of a string that was cut inside an
-/// emoji gives `\\ud83d`, which is JSON but no text.
-fn whole_surrogates(line: &[u8]) -> Option<Vec<u8>> {
-    let unit = |at: usize| -> Option<u16> {
-        let digits = line.get(at..at + 6)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let mut whole = line.to_vec();
-    let (mut at, mut changed) = (0, false);
-    while at < line.len() {
-        if line[at] != b'\\' {
-            at += 1;
-            continue;
-        }
-        match unit(at) {
-            Some(0xd800..=0xdbff) if matches!(unit(at + 6), Some(0xdc00..=0xdfff)) => at += 12,
-            Some(0xd800..=0xdfff) => {
-                whole[at + 2..at + 6].copy_from_slice(b"fffd");
-                changed = true;
-                at += 6;
-            }
-            Some(_) => at += 6,
-            // Another escape; the character after the backslash belongs to it.
-            None => at += 2,
-        }
-    }
-    changed.then_some(whole)
 }
 
 /// What to do with a prompt while the agent is busy.

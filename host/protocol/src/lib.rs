@@ -9,6 +9,7 @@ pub mod message;
 pub mod model;
 pub mod partial;
 pub mod response;
+pub mod surrogates;
 pub mod ui;
 
 pub use command::{Command, CommandError, RpcCommand, StreamingBehavior};

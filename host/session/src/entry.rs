@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use smol_str::SmolStr;
+use wharf_protocol::surrogates::replace_lone_surrogates;
 use wharf_protocol::{AgentMessage, ThinkingLevel, UserContent};
 
 use crate::Timestamp;
-use crate::json::{quote, replace_lone_surrogates};
+use crate::json::quote;
 
 /// Eight hex digits where this crate made it; files may hold any string.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
