@@ -3,7 +3,6 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
@@ -42,8 +41,7 @@ pub(crate) fn today() -> String {
 }
 
 pub(crate) fn now_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    Timestamp::now().unix_millis()
 }
 
 impl Agent {

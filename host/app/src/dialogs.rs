@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
@@ -13,6 +13,7 @@ use wharf_agent::output::{AgentOutput, Outlet, deliver};
 use wharf_agent::ui::{Dialog, DialogAnswer, DialogKind, DialogOutcome, Ui, UiUpdate};
 use wharf_protocol::Event;
 use wharf_protocol::ui::{UiAnswer, UiAnswerError, UiMethod, UiRequest, UiResponse};
+use wharf_session::Timestamp;
 
 #[derive(Debug)]
 pub(crate) struct Dialogs {
@@ -165,14 +166,9 @@ fn method(kind: DialogKind, timeout: Option<Duration>) -> UiMethod {
             multi_select: question.multi_select,
             multiline: question.multiline,
             timeout: millis,
-            expires_at: millis.map(|millis| now_millis().saturating_add(millis)),
+            expires_at: millis.map(|millis| Timestamp::now().unix_millis().saturating_add(millis)),
         },
     }
-}
-
-fn now_millis() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Ui for Dialogs {

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Context as _;
 use base64::Engine as _;
 use wharf_agent::resources::read_regular;
+use wharf_agent::tools::image_type;
 use wharf_protocol::ImageContent;
 
 /// The largest file that goes into a prompt; an RPC client's line has the same cap.
@@ -53,17 +54,6 @@ pub(crate) fn read(arguments: Vec<String>) -> anyhow::Result<Prompts> {
     Ok(prompts)
 }
 
-/// The image types that models take, by their first bytes.
-fn image_type(bytes: &[u8]) -> Option<&'static str> {
-    match bytes {
-        [0x89, b'P', b'N', b'G', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -78,7 +68,7 @@ mod tests {
             format!("@{}", path.display())
         };
         let text = file("a.txt", b"A");
-        let image = file("i", b"\x89PNG\r\n");
+        let image = file("i", b"\x89PNG\r\n\x1a\n");
         let binary = file("b", b"\xfe\xff");
         let prompts = read(vec![text.clone(), image, "look".into(), "then".into()]).unwrap();
         let name = &text[1..];

@@ -31,6 +31,7 @@ use std::sync::Arc;
 
 pub use capture::Captured;
 pub use paths::{LinkLoop, canonical_path, resolve_path};
+pub use read::image_type;
 pub use shell::{Shell, ShellEnd, ShellError, ShellOutcome, ShellRequest};
 pub use truncate::{CutBy, Kept, Limits, MAX_BYTES, MAX_LINES, Truncation, head, tail};
 

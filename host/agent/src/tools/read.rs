@@ -132,7 +132,8 @@ fn read(path: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutp
     page(&scan, first, args)
 }
 
-fn image_type(start: &[u8]) -> Option<&'static str> {
+/// The type of an image that models take, by its first bytes; none for anything else.
+pub fn image_type(start: &[u8]) -> Option<&'static str> {
     match start {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

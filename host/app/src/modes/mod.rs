@@ -1,4 +1,28 @@
-//! One module per mode.
+//! One module per mode, and what they share.
 
 pub(crate) mod once;
 pub(crate) mod rpc;
+
+use std::time::{Duration, Instant};
+
+/// How long a reader that does not read may hold the exit.
+const FLUSH_GRACE: Duration = Duration::from_secs(30);
+
+/// What a signal leaves for aborting, for `session_shutdown` and for flushing, each;
+/// clients send SIGKILL after a second.
+const SIGNAL_GRACE: Duration = Duration::from_millis(250);
+
+/// The name and the arguments of a message that may call an extension's command.
+fn slash_command(message: &str) -> Option<(&str, &str)> {
+    let rest = message.strip_prefix('/')?;
+    let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    // With a slash in it it is a path: no extension may have such a name.
+    (!name.is_empty() && !name.contains('/')).then(|| (name, arguments.trim()))
+}
+
+/// Completes at `due`; at once where nothing is.
+async fn sleep_until(due: Option<Instant>) {
+    if let Some(due) = due {
+        tokio::time::sleep_until(due.into()).await;
+    }
+}

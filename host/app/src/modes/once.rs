@@ -4,7 +4,6 @@
 use std::io::{IsTerminal as _, Read as _};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::mpsc;
@@ -18,18 +17,13 @@ use wharf_session::Session;
 use crate::cli::{RunArgs, UiForm};
 use crate::front::{Front, Wakeup};
 use crate::modes::rpc::{OUTPUT_GONE, session_diagnostic};
+use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, slash_command, sleep_until};
 use crate::prompt_files::{self, Prompts};
 use crate::report;
 use crate::signals::Signals;
 use crate::stdout::Stdout;
 use crate::updates::{UpdateForm, Updates};
 use crate::wiring::{self, Wired};
-
-/// How long a reader that does not read may hold the exit.
-const FLUSH_GRACE: Duration = Duration::from_secs(30);
-
-/// The same after a signal, and what aborting gets then.
-const SIGNAL_GRACE: Duration = Duration::from_millis(250);
 
 pub(crate) async fn json(args: RunArgs) -> anyhow::Result<ExitCode> {
     let form = match args.ui {
@@ -117,18 +111,17 @@ impl Once {
         // for all of them anyway.
         let hooks = Arc::clone(&self.hooks);
         self.print_until(async move { hooks.ready().await }).await;
-        if let Some(rest) = text.strip_prefix('/') {
-            let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-            if self.hooks.find_command(name) == CommandLookup::Found {
-                let running = self.hooks.run_command(name.to_owned(), arguments.trim().to_owned());
-                let agent = self.agent.clone();
-                self.print_until(async move {
-                    running.await;
-                    agent.wait_idle().await;
-                })
-                .await;
-                return Ok(());
-            }
+        if let Some((name, arguments)) = slash_command(&text)
+            && self.hooks.find_command(name) == CommandLookup::Found
+        {
+            let running = self.hooks.run_command(name.to_owned(), arguments.to_owned());
+            let agent = self.agent.clone();
+            self.print_until(async move {
+                running.await;
+                agent.wait_idle().await;
+            })
+            .await;
+            return Ok(());
         }
         let submission = Submission {
             text,
@@ -293,10 +286,4 @@ fn prompts(arguments: Vec<String>) -> anyhow::Result<Prompts> {
         "no prompt: give it as an argument or on standard input"
     );
     Ok(prompts)
-}
-
-async fn sleep_until(due: Option<std::time::Instant>) {
-    if let Some(due) = due {
-        tokio::time::sleep_until(due.into()).await;
-    }
 }

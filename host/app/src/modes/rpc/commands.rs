@@ -12,6 +12,7 @@ use wharf_protocol::{ImageContent, Response, RpcCommand};
 
 use super::{Rpc, listing};
 use crate::front::Wakeup;
+use crate::modes::slash_command;
 
 impl Rpc {
     pub(super) fn command(&mut self, id: Option<Value>, command: RpcCommand) {
@@ -145,15 +146,10 @@ impl Rpc {
     /// The extension command that a message calls, with its arguments; none for a
     /// message to the model.
     fn lookup(&self, message: &str) -> Option<(CommandLookup, String, String)> {
-        let rest = message.strip_prefix('/')?;
-        let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        // A path, not a command: no extension may have such a name.
-        if name.is_empty() || name.contains('/') {
-            return None;
-        }
+        let (name, arguments) = slash_command(message)?;
         match self.hooks.find_command(name) {
             CommandLookup::Unknown => None,
-            found => Some((found, name.to_owned(), arguments.trim().to_owned())),
+            found => Some((found, name.to_owned(), arguments.to_owned())),
         }
     }
 

@@ -24,6 +24,7 @@ use wharf_protocol::{Command, Event, Response, RpcCommand};
 use crate::cli::{RunArgs, UiForm};
 use crate::dialogs::Dialogs;
 use crate::front::{Front, Wakeup};
+use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, sleep_until};
 use crate::signals::Signals;
 use crate::stdout::Stdout;
 use crate::updates::{UpdateForm, Updates};
@@ -33,13 +34,6 @@ use crate::{report, stdin};
 /// After the agent is idle at the end of the input, extension commands that still
 /// run get this long.
 const COMMAND_GRACE: Duration = Duration::from_secs(10);
-
-/// How long a reader that does not read may hold the exit at the end of the input.
-const FLUSH_GRACE: Duration = Duration::from_secs(30);
-
-/// What a signal leaves for aborting, for `session_shutdown` and for flushing,
-/// each; clients send SIGKILL after a second.
-const SIGNAL_GRACE: Duration = Duration::from_millis(250);
 
 /// Wakeups handled in one go before the input is looked at again.
 const BURST: usize = 128;
@@ -330,11 +324,5 @@ impl Rpc {
         }
         self.out.finish(limit);
         written.is_ok()
-    }
-}
-
-async fn sleep_until(due: Option<Instant>) {
-    if let Some(due) = due {
-        tokio::time::sleep_until(due.into()).await;
     }
 }
