@@ -1,11 +1,25 @@
-//! Model providers: the trait that the agent streams replies through, the
-//! registry of models, and the embedded `scripted` provider. The only crate of
-//! the workspace that may see an HTTP client.
+//! Model providers: the trait that the agent streams replies through, the APIs
+//! that models are served by, the registry of models, and the embedded `scripted`
+//! provider. The only crate of the workspace that may see an HTTP client.
 //!
 //! What this crate must not know: sessions, tools' code, extensions, the modes.
 
+mod anthropic;
+mod api;
+mod auth;
+mod blocks;
+#[cfg(test)]
+mod conformance;
+mod error;
+mod google;
+mod http;
+mod openai_completions;
+mod openai_responses;
+mod prepare;
 mod registry;
 pub mod scripted;
+mod sse;
+pub mod thinking;
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -16,7 +30,16 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use wharf_protocol::{AgentMessage, Model, StopReason, StreamDelta, ThinkingLevel, Usage};
 
-pub use registry::{ModelChoice, Registry, RegistryError};
+pub use error::{ErrorKind, ProviderError};
+pub use registry::{
+    CostSettings, ModelChoice, ModelConfig, ModelSettings, Problem, PromptOverride, ProviderConfig,
+    Registry, RegistryError,
+};
+pub use thinking::ThinkingBudgets;
+
+/// Output tokens that a first request asks for, unless the model gives fewer. A reply
+/// that needs more is asked for again with more, up to the model's own limit.
+pub const DEFAULT_MAX_OUTPUT_TOKENS: u64 = 32_000;
 
 /// A tool, as a provider offers it to its model.
 #[derive(Debug, Clone)]
@@ -27,37 +50,57 @@ pub struct ToolDefinition {
     pub parameters: Value,
 }
 
+/// What a reply is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Purpose {
+    /// A turn of the conversation.
+    #[default]
+    Reply,
+    /// A summary of a conversation: compaction, or a branch that was left.
+    Summary,
+    /// A session's name.
+    Title,
+}
+
 /// One request for a reply.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub model: Model,
+    pub purpose: Purpose,
+    /// Clamped to what the model can do before it is sent.
     pub thinking_level: ThinkingLevel,
+    /// For APIs that want a number of tokens in place of a level.
+    pub thinking_budgets: ThinkingBudgets,
     pub system_prompt: Arc<str>,
     /// User, assistant and tool-result messages only; every call has its result.
     pub messages: Vec<Arc<AgentMessage>>,
     pub tools: Arc<[ToolDefinition]>,
+    /// Output tokens, thinking included; none: the smaller one of
+    /// [`DEFAULT_MAX_OUTPUT_TOKENS`] and the model's own limit.
+    pub max_tokens: Option<u64>,
+    /// Stays the same for all requests of a session, so that a provider's prompt cache
+    /// finds them together. None: no cache key is sent.
+    pub session_id: Option<Arc<str>>,
+}
+
+impl Request {
+    /// Output tokens to ask for.
+    pub fn output_budget(&self) -> u64 {
+        let budget = self.max_tokens.unwrap_or(DEFAULT_MAX_OUTPUT_TOKENS);
+        if self.model.max_tokens == 0 { budget } else { budget.min(self.model.max_tokens) }
+    }
 }
 
 /// A step of a reply.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum ProviderEvent {
     Delta(StreamDelta),
     /// The reply is complete; always the last event of a stream that did not fail.
     Done {
+        /// `stop`, `length` or `toolUse`.
         stop_reason: StopReason,
         usage: Usage,
     },
-}
-
-/// Why a provider gave no complete reply.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProviderError {
-    /// The server refused the request.
-    #[error("{status} {body}")]
-    Status { status: u16, body: String },
-    /// The conversation has no scripted reply.
-    #[error("script {script}: {problem}")]
-    Script { script: String, problem: String },
 }
 
 /// A source of replies. Dropping the stream cancels the request.

@@ -14,9 +14,16 @@
 //! - `usage`: as in assistant messages; zero by default.
 //! - `chunkChars` (default 24): the size of a delta in characters; `delayMs`
 //!   (default 0): the pause before each.
-//! - `error`: `{"status", "body"}`: the reply fails with it, after its content.
+//! - `error`: `{"status", "body"}`: the reply fails with it, after its content;
+//!   `retryAfterMs` is how long the server wants to be left alone.
+//! - `drop`: true: the stream ends after the content as a torn connection's does,
+//!   without its last event.
+//! - `for`: what the line answers: `reply` (default, a turn of the conversation),
+//!   `summary` (of compaction, or of a branch that was left) or `title` (a session's
+//!   name).
 //!
-//! A request takes the first reply that is not used up and whose `when` matches.
+//! A request takes the first reply of its kind that is not used up and whose `when`
+//! matches.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -29,7 +36,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use wharf_protocol::{AgentMessage, StopReason, StreamDelta, ToolCall, Usage};
 
-use crate::{Provider, ProviderError, ProviderEvent, Request};
+use crate::blocks::parse_arguments;
+use crate::{ErrorKind, Provider, ProviderError, ProviderEvent, Purpose, Request};
 
 /// How the embedded script is called in messages.
 pub const DEMO_NAME: &str = "demo";
@@ -61,6 +69,40 @@ struct Reply {
     #[serde(default)]
     delay_ms: u64,
     error: Option<ReplyError>,
+    #[serde(default)]
+    drop: bool,
+    #[serde(default, rename = "for")]
+    kind: Kind,
+}
+
+/// What a line answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Kind {
+    #[default]
+    Reply,
+    Summary,
+    Title,
+}
+
+impl From<Purpose> for Kind {
+    fn from(purpose: Purpose) -> Self {
+        match purpose {
+            Purpose::Reply => Self::Reply,
+            Purpose::Summary => Self::Summary,
+            Purpose::Title => Self::Title,
+        }
+    }
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Reply => "reply",
+            Self::Summary => "summary",
+            Self::Title => "title",
+        }
+    }
 }
 
 const fn default_chunk_chars() -> usize {
@@ -68,10 +110,11 @@ const fn default_chunk_chars() -> usize {
 }
 
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ReplyError {
     status: u16,
     body: String,
+    retry_after_ms: Option<u64>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -147,6 +190,9 @@ impl ScriptedProvider {
             if reply.chunk_chars == 0 {
                 return Err(fail("chunkChars must be at least 1".into()));
             }
+            if reply.drop && reply.error.is_some() {
+                return Err(fail("drop and error exclude each other".into()));
+            }
             let when = match &reply.when {
                 None => None,
                 Some(pattern) => {
@@ -162,22 +208,30 @@ impl ScriptedProvider {
         Self { name: name.into(), state: Arc::new(Mutex::new(State { lines, calls: 0 })) }
     }
 
-    fn next_reply(&self, last_user_text: &str) -> Result<Vec<Step>, ProviderError> {
+    fn next_reply(&self, kind: Kind, last_user_text: &str) -> Result<Vec<Step>, ProviderError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { lines, calls } = &mut *state;
-        let total = lines.len();
-        let used = lines.iter().filter(|line| line.used).count();
+        let of_kind = |line: &&Line| line.reply.kind == kind;
+        let total = lines.iter().filter(of_kind).count();
+        let used = lines.iter().filter(of_kind).filter(|line| line.used).count();
         let found = lines.iter_mut().find(|line| {
-            !line.used && line.when.as_ref().is_none_or(|when| when.is_match(last_user_text))
+            line.reply.kind == kind
+                && !line.used
+                && line.when.as_ref().is_none_or(|when| when.is_match(last_user_text))
         });
         let Some(line) = found else {
             let shown: String = last_user_text.chars().take(80).collect();
-            return Err(ProviderError::Script {
-                script: self.name.to_string(),
-                problem: format!(
-                    "no reply left for {shown:?} ({used} of {total} replies are used up); add one, or set \"repeat\": true"
+            return Err(ProviderError::new(
+                ErrorKind::Script,
+                format!(
+                    "script {}: no reply left for {shown:?} ({used} of {total} replies are used up); add one{}, or set \"repeat\": true",
+                    self.name,
+                    match kind {
+                        Kind::Reply => String::new(),
+                        Kind::Summary | Kind::Title => format!(" with \"for\": {:?}", kind.name()),
+                    }
                 ),
-            });
+            ));
         };
         line.used = !line.reply.repeat;
         Ok(steps(&line.reply, calls))
@@ -256,9 +310,14 @@ fn steps(reply: &Reply, calls: &mut u64) -> Vec<Step> {
             }
         }
     }
+    if reply.drop {
+        return steps;
+    }
     let result = match &reply.error {
         Some(error) => {
-            Err(ProviderError::Status { status: error.status, body: error.body.clone() })
+            let retry_after = error.retry_after_ms.map(Duration::from_millis);
+            let error = ProviderError::status(error.status, &error.body);
+            Err(ProviderError { retry_after, ..error })
         }
         None => Ok(ProviderEvent::Done {
             stop_reason: reply.stop_reason.unwrap_or(if has_call {
@@ -271,16 +330,6 @@ fn steps(reply: &Reply, calls: &mut u64) -> Vec<Step> {
     };
     steps.push(Step { delay: Duration::ZERO, result });
     steps
-}
-
-/// Reads the JSON text of a call's arguments, strictly; the second part says
-/// what is wrong with it.
-pub(crate) fn parse_arguments(text: &str) -> (Map<String, Value>, Option<String>) {
-    match serde_json::from_str::<Value>(text) {
-        Ok(Value::Object(arguments)) => (arguments, None),
-        Ok(_) => (Map::new(), Some("the arguments are not a JSON object".to_owned())),
-        Err(error) => (Map::new(), Some(format!("the arguments are not valid JSON: {error}"))),
-    }
 }
 
 fn chunks(text: &str, size: usize) -> impl Iterator<Item = String> + '_ {
@@ -309,7 +358,7 @@ fn last_user_text(messages: &[Arc<AgentMessage>]) -> String {
 
 impl Provider for ScriptedProvider {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<ProviderEvent, ProviderError>> {
-        match self.next_reply(&last_user_text(&request.messages)) {
+        match self.next_reply(request.purpose.into(), &last_user_text(&request.messages)) {
             Err(error) => stream::iter([Err(error)]).boxed(),
             Ok(steps) => stream::iter(steps)
                 .then(|step| async move {
@@ -332,18 +381,33 @@ mod tests {
     use super::*;
 
     async fn play(provider: &ScriptedProvider, text: &str) -> Result<(String, StopReason), String> {
-        let request = Request {
-            model: crate::Registry::builtin().models()[0].clone(),
+        play_for(provider, Purpose::Reply, text).await
+    }
+
+    fn request(purpose: Purpose, text: &str) -> Request {
+        Request {
+            model: crate::registry::testing::model("scripted", DEMO_NAME),
             thinking_level: wharf_protocol::ThinkingLevel::Off,
             system_prompt: "".into(),
+            purpose,
+            thinking_budgets: crate::ThinkingBudgets::default(),
+            max_tokens: None,
+            session_id: None,
             messages: vec![Arc::new(AgentMessage::User(UserMessage {
                 content: UserContent::Text(text.to_owned()),
                 timestamp: 0,
             }))],
             tools: Arc::new([]),
-        };
+        }
+    }
+
+    async fn play_for(
+        provider: &ScriptedProvider,
+        purpose: Purpose,
+        text: &str,
+    ) -> Result<(String, StopReason), String> {
         let mut partial = PartialMessage::new(ReplyOrigin::default());
-        let mut stream = provider.stream(request);
+        let mut stream = provider.stream(request(purpose, text));
         while let Some(event) = stream.next().await {
             match event.map_err(|error| error.to_string())? {
                 ProviderEvent::Delta(delta) => partial.apply(&delta),
@@ -384,12 +448,64 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn a_request_is_answered_by_lines_of_its_kind() {
+        let script = ScriptedProvider::parse(
+            "s",
+            r#"
+{"for":"title","content":[{"type":"text","text":"T"}]}
+{"for":"summary","content":[{"type":"text","text":"S"}],"repeat":true}
+{"for":"reply","content":[{"type":"text","text":"R"}]}
+{"content":[{"type":"text","text":"R2"}]}
+"#,
+        )
+        .unwrap();
+        let text = |t: &str| Ok((format!(r#"[{{"type":"text","text":"{t}"}}]"#), StopReason::Stop));
+        assert_eq!(play(&script, "a").await, text("R"));
+        for _ in 0..2 {
+            assert_eq!(play_for(&script, Purpose::Summary, "a").await, text("S"));
+        }
+        assert_eq!(play(&script, "a").await, text("R2"));
+        assert_eq!(play_for(&script, Purpose::Title, "a").await, text("T"));
+        let error = play_for(&script, Purpose::Title, "a").await.unwrap_err();
+        let expect =
+            "no reply left for \"a\" (1 of 1 replies are used up); add one with \"for\": \"title\"";
+        assert!(error.contains(expect), "{error}");
+        let error = play(&script, "a").await.unwrap_err();
+        assert!(error.contains("(2 of 2 replies are used up); add one, or"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn replies_may_be_torn_or_name_a_time_to_wait() {
+        let script = ScriptedProvider::parse(
+            "s",
+            r#"
+{"content":[{"type":"text","text":"half"}],"drop":true}
+{"error":{"status":429,"body":"slow down","retryAfterMs":1500}}
+"#,
+        )
+        .unwrap();
+        let torn: Vec<_> = script.stream(request(Purpose::Reply, "")).collect().await;
+        assert_eq!(torn.len(), 3);
+        let end = Ok(ProviderEvent::Delta(StreamDelta::TextEnd { index: 0, signature: None }));
+        assert_eq!(torn.last(), Some(&end));
+        let failed: Vec<_> = script.stream(request(Purpose::Reply, "")).collect().await;
+        let error = failed[0].as_ref().unwrap_err();
+        assert_eq!(error.retry_after, Some(Duration::from_millis(1500)));
+        assert_eq!(error.kind, ErrorKind::RateLimit);
+    }
+
     #[test]
     fn a_bad_line_is_named() {
         for (text, expect) in [
             ("{\"content\":[]}\n{\"contents\":[]}", "script s, line 2: unknown field `contents`"),
             ("{\"when\":\"(\"}", "script s, line 1: when: regex parse error"),
             ("{\"chunkChars\":0}", "script s, line 1: chunkChars must be at least 1"),
+            ("{\"for\":\"fun\"}", "script s, line 1: unknown variant `fun`"),
+            (
+                "{\"drop\":true,\"error\":{\"status\":500,\"body\":\"\"}}",
+                "script s, line 1: drop and error exclude each other",
+            ),
         ] {
             let error = ScriptedProvider::parse("s", text).unwrap_err().to_string();
             assert!(error.starts_with(expect), "{error}");

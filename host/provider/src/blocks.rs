@@ -1,0 +1,180 @@
+//! The content blocks of a reply that streams in: numbers them, and turns what an API
+//! reports of them into the steps that the rest of Wharf knows.
+
+use serde_json::{Map, Value};
+use wharf_protocol::{StopReason, StreamDelta, ToolCall};
+
+use crate::ProviderEvent;
+
+#[derive(Debug)]
+enum Open {
+    Text { signature: Option<String> },
+    Thinking { signature: Option<String>, redacted: bool },
+    Call { id: String, name: String, arguments: String, thought_signature: Option<String> },
+}
+
+/// Writes the blocks of one reply. A block is known by the index that starting it gave.
+#[derive(Debug, Default)]
+pub(crate) struct BlockWriter {
+    /// How many blocks have been started.
+    count: usize,
+    /// Blocks that have not ended, oldest first.
+    open: Vec<(usize, Open)>,
+    has_call: bool,
+}
+
+impl BlockWriter {
+    pub(crate) fn start_text(&mut self, out: &mut Vec<ProviderEvent>) -> usize {
+        let index = self.start(Open::Text { signature: None });
+        push(out, StreamDelta::TextStart { index });
+        index
+    }
+
+    pub(crate) fn start_thinking(&mut self, out: &mut Vec<ProviderEvent>) -> usize {
+        let index = self.start(Open::Thinking { signature: None, redacted: false });
+        push(out, StreamDelta::ThinkingStart { index });
+        index
+    }
+
+    pub(crate) fn start_call(
+        &mut self,
+        id: String,
+        name: String,
+        out: &mut Vec<ProviderEvent>,
+    ) -> usize {
+        self.has_call = true;
+        let index = self.start(Open::Call {
+            id: id.clone(),
+            name: name.clone(),
+            arguments: String::new(),
+            thought_signature: None,
+        });
+        push(out, StreamDelta::ToolCallStart { index, id, name });
+        index
+    }
+
+    fn start(&mut self, block: Open) -> usize {
+        let index = self.count;
+        self.count += 1;
+        self.open.push((index, block));
+        index
+    }
+
+    fn open(&mut self, index: usize) -> Option<&mut Open> {
+        self.open.iter_mut().find(|(at, _)| *at == index).map(|(_, block)| block)
+    }
+
+    /// More text, thinking, or JSON text of a call's arguments. Nothing for a block that
+    /// is not open.
+    pub(crate) fn push(&mut self, index: usize, text: &str, out: &mut Vec<ProviderEvent>) {
+        if text.is_empty() {
+            return;
+        }
+        let delta = text.to_owned();
+        match self.open(index) {
+            None => {}
+            Some(Open::Text { .. }) => push(out, StreamDelta::Text { index, delta }),
+            Some(Open::Thinking { .. }) => push(out, StreamDelta::Thinking { index, delta }),
+            Some(Open::Call { arguments, .. }) => {
+                arguments.push_str(text);
+                push(out, StreamDelta::ToolCall { index, delta });
+            }
+        }
+    }
+
+    /// Replaces the JSON text of a call's arguments by what the API says is the whole of
+    /// it; only the part that is new is put out.
+    pub(crate) fn set_arguments(
+        &mut self,
+        index: usize,
+        whole: &str,
+        out: &mut Vec<ProviderEvent>,
+    ) {
+        let Some(Open::Call { arguments, .. }) = self.open(index) else { return };
+        let rest = whole.strip_prefix(arguments.as_str()).map(str::to_owned);
+        whole.clone_into(arguments);
+        if let Some(delta) = rest.filter(|rest| !rest.is_empty()) {
+            push(out, StreamDelta::ToolCall { index, delta });
+        }
+    }
+
+    /// Adds to a block's signature: signatures may come in pieces.
+    pub(crate) fn sign(&mut self, index: usize, piece: &str) {
+        match self.open(index) {
+            Some(
+                Open::Text { signature }
+                | Open::Thinking { signature, .. }
+                | Open::Call { thought_signature: signature, .. },
+            ) => signature.get_or_insert_default().push_str(piece),
+            None => {}
+        }
+    }
+
+    /// The provider encrypted this thinking; only its signature counts.
+    pub(crate) fn redact(&mut self, index: usize) {
+        if let Some(Open::Thinking { redacted, .. }) = self.open(index) {
+            *redacted = true;
+        }
+    }
+
+    /// Ends a block whose last piece has come.
+    pub(crate) fn end(&mut self, index: usize, out: &mut Vec<ProviderEvent>) {
+        if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
+            let (index, block) = self.open.remove(at);
+            close(index, block, false, out);
+        }
+    }
+
+    /// Ends all blocks that are open. `stop`: why the reply stopped. One that hit the
+    /// token limit may have been cut inside the arguments of a call: such a call is
+    /// marked, also where they happen to read as none at all.
+    pub(crate) fn end_all(&mut self, stop: StopReason, out: &mut Vec<ProviderEvent>) {
+        let cut = stop == StopReason::Length;
+        for (index, block) in self.open.drain(..) {
+            close(index, block, cut, out);
+        }
+    }
+
+    /// True once a call was started.
+    pub(crate) fn has_call(&self) -> bool {
+        self.has_call
+    }
+}
+
+fn close(index: usize, block: Open, cut: bool, out: &mut Vec<ProviderEvent>) {
+    push(
+        out,
+        match block {
+            Open::Text { signature } => StreamDelta::TextEnd { index, signature },
+            Open::Thinking { signature, redacted } => {
+                StreamDelta::ThinkingEnd { index, signature, redacted }
+            }
+            Open::Call { id, name, arguments, thought_signature } => {
+                let (arguments, problem) = if cut {
+                    (Map::new(), Some("the reply was cut off at the token limit".to_owned()))
+                } else {
+                    parse_arguments(&arguments)
+                };
+                let call = ToolCall { id, name, arguments, thought_signature };
+                StreamDelta::ToolCallEnd { index, call, problem }
+            }
+        },
+    );
+}
+
+fn push(out: &mut Vec<ProviderEvent>, delta: StreamDelta) {
+    out.push(ProviderEvent::Delta(delta));
+}
+
+/// Reads the JSON text of a call's arguments, strictly; the second part says what is
+/// wrong with it. No text at all is how APIs send a call without arguments.
+pub(crate) fn parse_arguments(text: &str) -> (Map<String, Value>, Option<String>) {
+    if text.trim().is_empty() {
+        return (Map::new(), None);
+    }
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(arguments)) => (arguments, None),
+        Ok(_) => (Map::new(), Some("the arguments are not a JSON object".to_owned())),
+        Err(error) => (Map::new(), Some(format!("the arguments are not valid JSON: {error}"))),
+    }
+}
