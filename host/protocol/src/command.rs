@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::message::{ContentBlock, ImageContent};
+use crate::model::ThinkingLevel;
 use crate::response::Response;
 use crate::surrogates::replace_lone_surrogates;
 use crate::ui::UiResponse;
@@ -163,6 +164,70 @@ pub struct SetSessionNameParams {
     pub name: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetModelParams {
+    pub provider: String,
+    pub model_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct ResolveModelParams {
+    /// `[provider/]pattern[:thinking]`
+    pub pattern: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct SetThinkingLevelParams {
+    pub level: ThinkingLevel,
+}
+
+/// How many queued messages are delivered at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum QueueMode {
+    All,
+    #[default]
+    OneAtATime,
+}
+
+impl QueueMode {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::OneAtATime => "one-at-a-time",
+        }
+    }
+}
+
+/// Parameters of `set_steering_mode` and `set_follow_up_mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct SetQueueModeParams {
+    pub mode: QueueMode,
+}
+
+/// Parameters of `set_auto_compaction` and `set_auto_retry`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct EnabledParams {
+    pub enabled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactParams {
+    #[serde(default)]
+    pub custom_instructions: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BashParams {
+    pub command: String,
+    /// True for what a person types as `!!command`: the model does not see it.
+    #[serde(default)]
+    pub exclude_from_context: Option<bool>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct NoParams {}
 
@@ -215,6 +280,23 @@ commands! {
     "get_pending_messages" => GetPendingMessages(NoParams),
     "clear_pending_messages" => ClearPendingMessages(NoParams),
     "set_session_name" => SetSessionName(SetSessionNameParams),
+    "set_model" => SetModel(SetModelParams),
+    "resolve_model" => ResolveModel(ResolveModelParams),
+    "cycle_model" => CycleModel(NoParams),
+    "get_available_models" => GetAvailableModels(NoParams),
+    "set_thinking_level" => SetThinkingLevel(SetThinkingLevelParams),
+    "cycle_thinking_level" => CycleThinkingLevel(NoParams),
+    "set_steering_mode" => SetSteeringMode(SetQueueModeParams),
+    "set_follow_up_mode" => SetFollowUpMode(SetQueueModeParams),
+    "compact" => Compact(CompactParams),
+    "set_auto_compaction" => SetAutoCompaction(EnabledParams),
+    "abort_compaction" => AbortCompaction(NoParams),
+    "set_auto_retry" => SetAutoRetry(EnabledParams),
+    "abort_retry" => AbortRetry(NoParams),
+    "bash" => Bash(BashParams),
+    "abort_bash" => AbortBash(NoParams),
+    "get_session_stats" => GetSessionStats(NoParams),
+    "get_performance_stats" => GetPerformanceStats(NoParams),
     "get_last_assistant_text" => GetLastAssistantText(NoParams),
     "get_version" => GetVersion(NoParams),
 }

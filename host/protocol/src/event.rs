@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::message::{AgentMessage, AssistantMessage, ContentBlock, ToolCall, ToolResultMessage};
@@ -13,6 +13,45 @@ use crate::model::{ModelRef, ThinkingLevel};
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct ToolOutput {
     pub content: Vec<ContentBlock>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// An item of the session's task list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionTask {
+    pub id: String,
+    pub title: String,
+    pub status: TaskStatus,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskStatus {
+    Pending,
+    InProgress,
+    Completed,
+}
+
+/// Why a compaction began by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CompactionReason {
+    /// The context is getting large.
+    Threshold,
+    /// The provider refused it as too large.
+    Overflow,
+}
+
+/// What a compaction gave.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactionResult {
+    pub summary: String,
+    /// Entries from here on are still sent as they are.
+    pub first_kept_entry_id: String,
+    /// Tokens of the context before.
+    pub tokens_before: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -62,8 +101,56 @@ pub enum Event {
         result: ToolOutput,
         is_error: bool,
     },
+    /// The reply's stream was torn. What came of the reply is void; a new
+    /// `message_start` follows when it begins again.
+    StreamRetry {
+        /// From 1.
+        attempt: u32,
+        max_attempts: u32,
+        error_message: String,
+    },
+    /// The reply hit its token limit. It is void, and asked for again with more.
+    LengthRetry {
+        /// From 1.
+        attempt: u32,
+        /// Output tokens that the reply was given.
+        max_tokens: u64,
+        /// Those that the next one is given.
+        next_max_tokens: u64,
+    },
+    AutoRetryStart {
+        /// From 1.
+        attempt: u32,
+        max_attempts: u32,
+        delay_ms: u64,
+        error_message: String,
+    },
+    AutoRetryEnd {
+        success: bool,
+        attempt: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        final_error: Option<String>,
+    },
+    AutoCompactionStart {
+        reason: CompactionReason,
+    },
+    AutoCompactionEnd {
+        /// Null where it was aborted or failed.
+        result: Option<CompactionResult>,
+        aborted: bool,
+        /// Another request to the model follows at once.
+        will_retry: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error_message: Option<String>,
+    },
     SessionNameChanged {
         name: String,
+    },
+    TasksUpdate {
+        tasks: Vec<SessionTask>,
+    },
+    SuggestNext {
+        command: String,
     },
     ExtensionError {
         extension_path: String,
@@ -90,7 +177,15 @@ impl Event {
             Self::ToolExecutionStart { .. } => "tool_execution_start",
             Self::ToolExecutionUpdate { .. } => "tool_execution_update",
             Self::ToolExecutionEnd { .. } => "tool_execution_end",
+            Self::StreamRetry { .. } => "stream_retry",
+            Self::LengthRetry { .. } => "length_retry",
+            Self::AutoRetryStart { .. } => "auto_retry_start",
+            Self::AutoRetryEnd { .. } => "auto_retry_end",
+            Self::AutoCompactionStart { .. } => "auto_compaction_start",
+            Self::AutoCompactionEnd { .. } => "auto_compaction_end",
             Self::SessionNameChanged { .. } => "session_name_changed",
+            Self::TasksUpdate { .. } => "tasks_update",
+            Self::SuggestNext { .. } => "suggest_next",
             Self::ExtensionError { .. } => "extension_error",
             Self::ExtensionUiRequest(_) => "extension_ui_request",
             Self::ExtensionUiResponseHandled { .. } => "extension_ui_response_handled",

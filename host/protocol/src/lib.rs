@@ -13,7 +13,9 @@ pub mod surrogates;
 pub mod ui;
 
 pub use command::{Command, CommandError, RpcCommand, StreamingBehavior};
-pub use event::{AssistantMessageEvent, Event};
+pub use event::{
+    AssistantMessageEvent, CompactionReason, CompactionResult, Event, SessionTask, TaskStatus,
+};
 pub use message::{
     AgentMessage, AssistantContent, AssistantMessage, ContentBlock, Cost, ImageContent, StopReason,
     TextContent, ThinkingContent, ToolCall, ToolResultMessage, Usage, UserContent, UserMessage,

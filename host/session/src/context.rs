@@ -11,6 +11,9 @@ use crate::entry::{Entry, EntryKind};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionContext {
     pub messages: Vec<Arc<AgentMessage>>,
+    /// How many of them, from the first one on, stand for what the last compaction found:
+    /// its summary and what it kept. Token counts that these report are of the time before.
+    pub compacted: usize,
     /// Of the branch's last model change or, where it has none, of its last assistant message.
     pub model: Option<ModelRef>,
     /// `None` where the branch does not say.
@@ -71,40 +74,47 @@ impl SessionContext {
                 .iter()
                 .position(|entry| entry.id().as_str() == body.first_kept_entry_id)
                 .unwrap_or(index);
-            kept = &branch[first_kept..];
+            context.messages.extend(
+                branch[first_kept..index].iter().filter_map(|entry| entry.context_message()),
+            );
+            context.compacted = context.messages.len();
+            kept = &branch[index..];
         }
-        context.messages.extend(kept.iter().filter_map(|entry| message_of(entry)));
+        context.messages.extend(kept.iter().filter_map(|entry| entry.context_message()));
         context
     }
 }
 
-/// What the model sees of an entry.
-fn message_of(entry: &Entry) -> Option<Arc<AgentMessage>> {
-    let timestamp = entry.timestamp().unix_millis();
-    let message = match entry.kind() {
-        EntryKind::Message(message) => return Some(Arc::clone(message)),
-        EntryKind::CustomMessage(body) => AgentMessage::Custom(CustomMessage {
-            custom_type: body.custom_type.clone(),
-            content: body.content.clone(),
-            display: body.display,
-            details: body.details.clone(),
-            timestamp,
-        }),
-        EntryKind::BranchSummary(body) if !body.summary.is_empty() => {
-            AgentMessage::BranchSummary(BranchSummaryMessage {
-                summary: body.summary.clone(),
-                from_id: body.from_id.clone(),
+impl Entry {
+    /// What a model sees of this entry; none for a compaction, whose summary stands for
+    /// what was before it.
+    pub fn context_message(&self) -> Option<Arc<AgentMessage>> {
+        let timestamp = self.timestamp().unix_millis();
+        let message = match self.kind() {
+            EntryKind::Message(message) => return Some(Arc::clone(message)),
+            EntryKind::CustomMessage(body) => AgentMessage::Custom(CustomMessage {
+                custom_type: body.custom_type.clone(),
+                content: body.content.clone(),
+                display: body.display,
+                details: body.details.clone(),
                 timestamp,
-            })
-        }
-        EntryKind::BranchSummary(_)
-        | EntryKind::Compaction(_)
-        | EntryKind::ModelChange(_)
-        | EntryKind::ThinkingLevelChange(_)
-        | EntryKind::Custom(_)
-        | EntryKind::Label(_)
-        | EntryKind::SessionInfo(_)
-        | EntryKind::Unknown(_) => return None,
-    };
-    Some(Arc::new(message))
+            }),
+            EntryKind::BranchSummary(body) if !body.summary.is_empty() => {
+                AgentMessage::BranchSummary(BranchSummaryMessage {
+                    summary: body.summary.clone(),
+                    from_id: body.from_id.clone(),
+                    timestamp,
+                })
+            }
+            EntryKind::BranchSummary(_)
+            | EntryKind::Compaction(_)
+            | EntryKind::ModelChange(_)
+            | EntryKind::ThinkingLevelChange(_)
+            | EntryKind::Custom(_)
+            | EntryKind::Label(_)
+            | EntryKind::SessionInfo(_)
+            | EntryKind::Unknown(_) => return None,
+        };
+        Some(Arc::new(message))
+    }
 }
