@@ -8,12 +8,14 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod env;
+mod mock;
 mod process;
 pub mod script;
 mod session_file;
 mod transcript;
 
 pub use env::{Env, binary, guest};
+pub use mock::MockLlm;
 pub use process::{Exit, Wharf};
 pub use session_file::SessionFile;
 pub use transcript::{Direction, normalise};

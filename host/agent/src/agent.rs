@@ -9,19 +9,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use wharf_protocol::message::CustomMessage;
-use wharf_protocol::{AgentMessage, Event, Model, ModelRef, ThinkingLevel};
-use wharf_provider::Registry;
+use wharf_protocol::message::{BashExecutionMessage, CustomMessage};
+use wharf_protocol::{AgentMessage, Event, Model, ModelRef, SessionTask, ThinkingLevel};
+use wharf_provider::{ModelChoice, Registry, thinking};
 use wharf_session::{Receipt, Session, SessionContext, SessionDir};
 
 use crate::hooks::{ExtensionCommand, HookNotification, Hooks};
 use crate::input::Input;
 use crate::output::{AgentOutput, Outlet, deliver};
+use crate::performance::PerformanceLog;
 use crate::queue::{PendingMessages, Queue, Weight, custom_bytes};
-use crate::resources::Resources;
+use crate::reply::Retrying;
 use crate::resources::settings::QueueMode;
-use crate::snapshot::{ContextUsage, SessionState};
+use crate::resources::{Resources, SettingsFile};
+use crate::snapshot::{ContextUsage, ScopedModel, SessionState};
+use crate::tasks;
 use crate::tool::Tool;
+use crate::tools::Shell;
+use crate::ui::Ui;
 use crate::validation::ArgumentSchemas;
 
 /// What an agent is made of.
@@ -44,6 +49,18 @@ pub struct AgentOptions {
     pub thinking_level: Option<ThinkingLevel>,
     pub steering_mode: QueueMode,
     pub follow_up_mode: QueueMode,
+    /// The models that `cycle_model` goes through; empty: all that have credentials.
+    pub scoped_models: Vec<ModelChoice>,
+    /// Where tools ask.
+    pub ui: Arc<dyn Ui>,
+    /// Runs the commands that a person runs.
+    pub shell: Shell,
+    /// Where replies' speed is recorded; none: nowhere.
+    pub performance: Option<PerformanceLog>,
+    /// Where choices that are made at run time are kept for later runs; none: nowhere.
+    pub settings_file: Option<SettingsFile>,
+    /// Ask the model for a name of a new session after its first run.
+    pub names_sessions: bool,
 }
 
 /// A cheap handle; all clones are the same agent.
@@ -64,6 +81,11 @@ pub(crate) struct Inner {
     pub(crate) schemas: ArgumentSchemas,
     pub(crate) cwd: PathBuf,
     pub(crate) session_dir: Option<SessionDir>,
+    pub(crate) ui: Arc<dyn Ui>,
+    pub(crate) shell: Shell,
+    pub(crate) performance: Option<Arc<PerformanceLog>>,
+    pub(crate) settings_file: Option<Arc<SettingsFile>>,
+    pub(crate) names_sessions: bool,
     /// Held by the run that may emit; the next run waits for it, so that one
     /// run's `agent_end` leaves before the next one's `agent_start`.
     pub(crate) stage: tokio::sync::Mutex<()>,
@@ -81,8 +103,23 @@ pub(crate) struct State {
     pub(crate) session: Session,
     /// The messages of the current branch, as the context is built from them.
     pub(crate) messages: Vec<Arc<AgentMessage>>,
+    /// How many of them, from the first one on, were there before the last compaction.
+    pub(crate) compacted: usize,
     pub(crate) model: Option<Model>,
+    /// As it was asked for; what is sent is [`State::effective_level`].
     pub(crate) thinking_level: ThinkingLevel,
+    pub(crate) scoped_models: Vec<ModelChoice>,
+    pub(crate) tasks: Vec<SessionTask>,
+    pub(crate) auto_retry: bool,
+    pub(crate) auto_compaction: bool,
+    pub(crate) retrying: Retrying,
+    /// The compaction under way.
+    pub(crate) compacting: Option<CancellationToken>,
+    /// Commands that a person runs now, by a number.
+    pub(crate) running_commands: Vec<(u64, CancellationToken)>,
+    /// Results of such commands that came during a run; they enter the conversation
+    /// between its turns.
+    pub(crate) command_results: Vec<BashExecutionMessage>,
     /// What the branch's last entries say of both.
     pub(crate) recorded: Recorded,
     /// Why the session's own model is not the current one; told once.
@@ -95,6 +132,8 @@ pub(crate) struct State {
     pub(crate) inputs: VecDeque<Input>,
     /// True while a task works through `inputs`.
     pub(crate) inputs_active: bool,
+    /// A tool wants the run to end after its turn.
+    pub(crate) stop_after_turn: bool,
     /// The current run's cancellation; none while no run is active.
     pub(crate) run: Option<CancellationToken>,
     /// The system prompt of the current or the last run.
@@ -104,8 +143,8 @@ pub(crate) struct State {
 /// Model and thinking level as the session has them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded {
-    model: Option<ModelRef>,
-    thinking_level: Option<ThinkingLevel>,
+    pub(crate) model: Option<ModelRef>,
+    pub(crate) thinking_level: Option<ThinkingLevel>,
 }
 
 impl Recorded {
@@ -133,6 +172,21 @@ impl State {
         Ok(())
     }
 
+    /// The thinking level that the model is asked with.
+    pub(crate) fn effective_level(&self) -> ThinkingLevel {
+        match &self.model {
+            Some(model) => thinking::clamp(self.thinking_level, model),
+            None => self.thinking_level,
+        }
+    }
+
+    /// The conversation is that of `context` from now on.
+    pub(crate) fn take_context(&mut self, context: &SessionContext) {
+        self.messages.clone_from(&context.messages);
+        self.compacted = context.compacted;
+        self.tasks = tasks::of_messages(&self.messages);
+    }
+
     /// True while accepted work is under way.
     pub(crate) fn is_busy(&self) -> bool {
         self.run.is_some() || self.inputs_active
@@ -154,13 +208,23 @@ impl Agent {
                 .ok(),
         };
         let thinking_level = options.thinking_level.or(context.thinking_level).unwrap_or_default();
+        let settings = &options.resources.settings;
         Self {
             inner: Arc::new(Inner {
                 state: Mutex::new(State {
                     session: options.session,
+                    tasks: tasks::of_messages(&context.messages),
                     messages: context.messages.clone(),
+                    compacted: context.compacted,
                     model,
                     thinking_level,
+                    scoped_models: options.scoped_models,
+                    auto_retry: settings.retry.enabled,
+                    auto_compaction: settings.compaction.enabled,
+                    retrying: Retrying::default(),
+                    compacting: None,
+                    running_commands: Vec::new(),
+                    command_results: Vec::new(),
                     recorded: Recorded::of(&context),
                     unrestored,
                     steering: Queue::new(options.steering_mode),
@@ -168,6 +232,7 @@ impl Agent {
                     next_turn: Vec::new(),
                     inputs: VecDeque::new(),
                     inputs_active: false,
+                    stop_after_turn: false,
                     run: None,
                     system_prompt: "".into(),
                 }),
@@ -179,6 +244,11 @@ impl Agent {
                 schemas: ArgumentSchemas::default(),
                 cwd: options.cwd,
                 session_dir: options.session_dir,
+                ui: options.ui,
+                shell: options.shell,
+                performance: options.performance.map(Arc::new),
+                settings_file: options.settings_file.map(Arc::new),
+                names_sessions: options.names_sessions,
                 stage: tokio::sync::Mutex::new(()),
                 switching: tokio::sync::Mutex::new(()),
                 idle: watch::Sender::new(true),
@@ -209,7 +279,7 @@ impl Agent {
         {
             state.session.append_model_change(&model.provider, &model.id);
         }
-        let level = state.thinking_level;
+        let level = state.effective_level();
         if state.recorded.thinking_level != Some(level) {
             state.session.append_thinking_level_change(level);
         }
@@ -271,12 +341,15 @@ impl Agent {
         let _ = idle.wait_for(|idle| *idle).await;
     }
 
-    /// Aborts the current run and what is on its way into one; one `agent_end`
-    /// follows. Waiting messages stay in their queues.
+    /// Aborts the current run, what is on its way into one, and a compaction; one
+    /// `agent_end` follows. Waiting messages stay in their queues.
     pub fn abort(&self) {
         let state = self.state();
         if let Some(run) = &state.run {
             run.cancel();
+        }
+        if let Some(compacting) = &state.compacting {
+            compacting.cancel();
         }
         for input in &state.inputs {
             input.cancel.cancel();
@@ -340,8 +413,14 @@ impl Agent {
         let state = self.state();
         SessionState {
             model: state.model.clone(),
-            thinking_level: state.thinking_level,
+            scoped_models: state.scoped_models.iter().map(ScopedModel::of).collect(),
+            tasks: state.tasks.clone(),
+            thinking_level: state.effective_level(),
             is_streaming: streaming,
+            is_retrying: state.retrying.is_active,
+            retry_attempt: state.retrying.attempt,
+            is_compacting: state.compacting.is_some(),
+            auto_compaction_enabled: state.auto_compaction,
             steering_mode: state.steering.mode.as_str(),
             follow_up_mode: state.follow_up.mode.as_str(),
             session_file: state.session.file().map(Path::to_owned),
@@ -351,11 +430,8 @@ impl Agent {
             pending_message_count: state.steering.len()
                 + state.follow_up.len()
                 + state.inputs.iter().filter_map(Input::pending).count(),
-            context_usage: state
-                .model
-                .as_ref()
-                .and_then(|model| ContextUsage::of(model, &state.messages)),
-            ..SessionState::default()
+            context_usage: ContextUsage::of(&state),
+            using_subscription: false,
         }
     }
 }

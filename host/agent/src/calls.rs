@@ -15,8 +15,8 @@ use wharf_protocol::{AgentMessage, ContentBlock, Event, ToolCall, ToolResultMess
 use crate::agent::Agent;
 use crate::hooks::{HookEvent, ToolCallEvent, ToolCallVerdict, ToolResultEvent};
 use crate::output::{AgentOutput, deliver};
-use crate::reply::BrokenCalls;
 use crate::run::{Messages, RunContext, now_millis};
+use crate::stream::BrokenCalls;
 use crate::tool::{Progress, Tool, ToolCallContext, ToolFailure, ToolOutput};
 
 /// What became of a call before anything ran.
@@ -205,12 +205,16 @@ impl Agent {
         if context.cancel.is_cancelled() {
             return Outcome::refused("Operation aborted");
         }
+        if self.state().stop_after_turn {
+            return Outcome::refused("Not run: the person gave no answer to a question before it");
+        }
         let running = tool.run(ToolCallContext {
             tool_call_id: call.id.clone(),
             args: args.clone(),
             cwd: self.inner.cwd.clone(),
             cancel: context.cancel.clone(),
             progress: self.progress(call, args),
+            session: Arc::new(self.clone()),
         });
         let result = AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|_| {
             Err(ToolFailure::new(format!(

@@ -172,28 +172,47 @@ fn user_text(text: String, timestamp: u64) -> Arc<AgentMessage> {
     user_message(UserContent::Blocks(vec![ContentBlock::text(text)]), timestamp)
 }
 
-/// A command that the person ran, as rpc-mode.md words it for the model.
+/// A command that the person ran, as rpc-mode.md words it for the model; what the
+/// output does not show follows it.
 fn bash_text(run: &BashExecutionMessage) -> String {
-    format!("Ran `{}`\n```\n{}\n```", run.command, run.output)
+    let mut text = format!("Ran `{}`\n```\n{}\n```", run.command, run.output);
+    if run.cancelled {
+        text.push_str("\n\nThe command was cancelled.");
+    } else if let Some(code) = run.exit_code.filter(|code| *code != 0) {
+        text.push_str(&format!("\n\nThe command exited with code {code}."));
+    }
+    if run.truncated {
+        text.push_str("\n\nOnly the end of the output is shown.");
+        if let Some(path) = &run.full_output_path {
+            text.push_str(&format!(" All of it: {path}"));
+        }
+    }
+    text
 }
 
-/// Tokens that the conversation takes: what the last complete reply reported,
-/// and an estimate of what came after it.
-pub(crate) fn context_tokens(messages: &[Arc<AgentMessage>]) -> u64 {
+/// Tokens that the conversation takes: what the last complete reply reported, and an
+/// estimate of what came after it. The first `compacted` messages were there before the
+/// last compaction: what they report is out of date. None: only such reports exist.
+pub(crate) fn context_tokens(messages: &[Arc<AgentMessage>], compacted: usize) -> Option<u64> {
     let mut estimate = 0;
-    for message in messages.iter().rev() {
+    for message in messages.iter().skip(compacted).rev() {
         if let AgentMessage::Assistant(assistant) = message.as_ref()
             && !matches!(assistant.stop_reason, StopReason::Error | StopReason::Aborted)
             && assistant.usage.total_tokens > 0
         {
-            return assistant.usage.total_tokens + estimate;
+            return Some(assistant.usage.total_tokens + estimate);
         }
         estimate += estimate_tokens(message);
     }
-    estimate
+    (compacted == 0).then_some(estimate)
 }
 
-fn estimate_tokens(message: &AgentMessage) -> u64 {
+/// An estimate that no report goes into.
+pub(crate) fn estimate_all(messages: &[Arc<AgentMessage>]) -> u64 {
+    messages.iter().map(|message| estimate_tokens(message)).sum()
+}
+
+pub(crate) fn estimate_tokens(message: &AgentMessage) -> u64 {
     let blocks = |content: &[ContentBlock]| {
         content.iter().fold((0, 0), |(chars, images), block| match block {
             ContentBlock::Text(text) => (chars + text.text.chars().count(), images),
@@ -320,6 +339,16 @@ mod tests {
             ]),
             &["user:Ran `ls`\n```\nx\n```", "user:c"],
         );
+        check(
+            json!([
+                {"role": "bashExecution", "command": "a", "output": "x", "exitCode": 2, "truncated": true, "fullOutputPath": "/t"},
+                {"role": "bashExecution", "command": "b", "output": "", "cancelled": true},
+            ]),
+            &[
+                "user:Ran `a`\n```\nx\n```\n\nThe command exited with code 2.\n\nOnly the end of the output is shown. All of it: /t",
+                "user:Ran `b`\n```\n\n```\n\nThe command was cancelled.",
+            ],
+        );
     }
 
     #[test]
@@ -341,7 +370,8 @@ mod tests {
             {"role": "assistant", "content": [], "stopReason": "stop", "usage": {"totalTokens": 100}},
             {"role": "user", "content": "12345"},
         ]));
-        assert_eq!(context_tokens(&list), 102);
-        assert_eq!(context_tokens(&list[2..]), 2);
+        assert_eq!(context_tokens(&list, 0), Some(102));
+        assert_eq!(context_tokens(&list, 2), None, "what is reported is of the time before");
+        assert_eq!(context_tokens(&list[2..], 0), Some(2));
     }
 }

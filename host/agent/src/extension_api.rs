@@ -70,7 +70,7 @@ impl HostApi for Agent {
         }
         let tools = self.all_tools();
         let specs: Vec<_> = tools.iter().map(|tool| tool.spec()).collect();
-        self.inner.resources.system_prompt(&specs, &today())
+        self.inner.resources.system_prompt(&specs, &today(), &self.model_prompt())
     }
 
     fn tools(&self) -> Vec<ToolSpec> {

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
-use wharf_protocol::{Event, ImageContent, message::CustomMessage};
+use wharf_protocol::{
+    AgentMessage, CompactionResult, Event, ImageContent, Model, message::CustomMessage,
+};
 
 use crate::tool::{Tool, ToolOutput};
 
@@ -20,9 +22,14 @@ pub enum HookEvent {
     Input,
     BeforeAgentStart,
     SessionBeforeSwitch,
+    SessionBeforeCompact,
     SessionStart,
     SessionSwitch,
+    SessionCompact,
     SessionShutdown,
+    ModelSelect,
+    StreamRetry,
+    LengthRetry,
     AgentStart,
     AgentEnd,
     TurnStart,
@@ -36,15 +43,20 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 23] = [
         Self::ToolCall,
         Self::ToolResult,
         Self::Input,
         Self::BeforeAgentStart,
         Self::SessionBeforeSwitch,
+        Self::SessionBeforeCompact,
         Self::SessionStart,
         Self::SessionSwitch,
+        Self::SessionCompact,
         Self::SessionShutdown,
+        Self::ModelSelect,
+        Self::StreamRetry,
+        Self::LengthRetry,
         Self::AgentStart,
         Self::AgentEnd,
         Self::TurnStart,
@@ -64,9 +76,14 @@ impl HookEvent {
             Self::Input => "input",
             Self::BeforeAgentStart => "before_agent_start",
             Self::SessionBeforeSwitch => "session_before_switch",
+            Self::SessionBeforeCompact => "session_before_compact",
             Self::SessionStart => "session_start",
             Self::SessionSwitch => "session_switch",
+            Self::SessionCompact => "session_compact",
             Self::SessionShutdown => "session_shutdown",
+            Self::ModelSelect => "model_select",
+            Self::StreamRetry => "stream_retry",
+            Self::LengthRetry => "length_retry",
             Self::AgentStart => "agent_start",
             Self::AgentEnd => "agent_end",
             Self::TurnStart => "turn_start",
@@ -158,6 +175,69 @@ pub enum SwitchReason {
     Resume,
 }
 
+/// What a compaction was begun by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactionCause {
+    Manual,
+    Threshold,
+    Overflow,
+}
+
+impl CompactionCause {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Threshold => "threshold",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
+/// A compaction that is about to begin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BeforeCompactEvent {
+    pub cause: CompactionCause,
+    /// Entries from here on stay.
+    pub first_kept_entry_id: String,
+    pub tokens_before: u64,
+    /// Of the compaction before; the new one carries it on.
+    pub previous_summary: Option<String>,
+    /// Whole turns that are to be summarised.
+    pub messages: Vec<Arc<AgentMessage>>,
+    /// The beginning of a turn whose end is kept.
+    pub turn_prefix: Vec<Arc<AgentMessage>>,
+    /// `{"readFiles", "modifiedFiles"}`
+    pub details: Value,
+    pub instructions: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum BeforeCompactVerdict {
+    Proceed,
+    Cancel,
+    /// An extension's own summary.
+    Replace(CompactionResult),
+}
+
+/// How a model came to be the current one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ModelSource {
+    Set,
+    Cycle,
+    /// It is the one of the session that was opened.
+    Restore,
+}
+
+impl ModelSource {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Set => "set",
+            Self::Cycle => "cycle",
+            Self::Restore => "restore",
+        }
+    }
+}
+
 /// Something that happened. What front ends see too is borrowed from there.
 #[derive(Debug, Clone)]
 pub enum HookNotification {
@@ -165,6 +245,16 @@ pub enum HookNotification {
     SessionSwitch {
         reason: SwitchReason,
         previous_session_file: Option<PathBuf>,
+    },
+    SessionCompact {
+        entry_id: String,
+        result: CompactionResult,
+        from_extension: bool,
+    },
+    ModelSelect {
+        model: Box<Model>,
+        previous: Option<Box<Model>>,
+        source: ModelSource,
     },
     SessionShutdown,
     /// One of the events that front ends see, as on the wire; its name is a
@@ -246,6 +336,13 @@ pub trait Hooks: Send + Sync + fmt::Debug {
         reason: SwitchReason,
         target: Option<PathBuf>,
     ) -> BoxFuture<'_, bool>;
+
+    /// The first one that cancels or replaces wins.
+    fn session_before_compact<'a>(
+        &'a self,
+        event: BeforeCompactEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, BeforeCompactVerdict>;
 
     /// Queues a notification for those who subscribe; never waits.
     fn notify(&self, notification: HookNotification);
@@ -329,6 +426,14 @@ impl Hooks for NoHooks {
         _target: Option<PathBuf>,
     ) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
+    }
+
+    fn session_before_compact<'a>(
+        &'a self,
+        _event: BeforeCompactEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, BeforeCompactVerdict> {
+        Box::pin(std::future::ready(BeforeCompactVerdict::Proceed))
     }
 
     fn notify(&self, _notification: HookNotification) {}

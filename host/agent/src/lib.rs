@@ -5,29 +5,43 @@
 //! wasmtime, an HTTP client.
 
 mod agent;
+mod ask;
 mod calls;
+mod compaction;
 mod conversation;
 mod extension_api;
 pub mod hooks;
 pub mod host_api;
 mod input;
+mod models;
 pub mod output;
+mod performance;
 mod queue;
 mod reply;
 pub mod resources;
+mod retry;
 mod run;
 mod snapshot;
+mod speed;
+mod stream;
 mod switching;
+mod tasks;
+mod title;
 pub mod tool;
 pub mod tools;
 pub mod ui;
+mod user_bash;
 mod validation;
 
 pub use agent::{
     Agent, AgentOptions, EmptyName, MAX_EXTENSION_ENTRY_BYTES, MAX_WAITING_BYTES,
     MAX_WAITING_MESSAGES, QueueFull,
 };
+pub use compaction::CompactError;
 pub use input::{Accepted, InputKind, Submission, SubmitError};
+pub use models::{CycledModel, SetModelError};
+pub use performance::{ModelPerformance, PerformanceLog};
 pub use queue::{PendingMessage, PendingMessages};
-pub use snapshot::{ContextUsage, SessionState};
+pub use snapshot::{ContextUsage, ScopedModel, SessionState, SessionStats};
 pub use switching::{NewSession, SwitchError};
+pub use user_bash::BashResult;

@@ -1,204 +1,302 @@
-//! One reply of the model: request, stream, and the message that comes of it.
+//! One reply of the model, however many attempts it takes: what is tried again, when,
+//! and with what; and the message that comes of it in the end.
+//!
+//! Nothing of an attempt that is given up is recorded. Where its `message_start` had
+//! left, `stream_retry` or `length_retry` tells that it is void.
 
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures::StreamExt as _;
-use wharf_protocol::partial::ReplyOrigin;
+use tokio_util::sync::CancellationToken;
 use wharf_protocol::{
-    AgentMessage, AssistantContent, AssistantMessage, AssistantMessageEvent, Cost, Event, Model,
-    PartialMessage, StopReason, StreamDelta, Usage,
+    AgentMessage, AssistantMessage, CompactionReason, Cost, Event, Model, StopReason, ToolCall,
+    Usage,
 };
-use wharf_provider::{ProviderEvent, Request};
+use wharf_provider::{ErrorKind, Provider, ProviderError, Purpose, Request};
 
 use crate::agent::Agent;
-use crate::conversation::{for_model, without_images};
-use crate::hooks::{HookEvent, HookNotification};
-use crate::output::{AgentOutput, deliver};
-use crate::run::{RunContext, now_millis};
-
-/// How often extensions hear of a growing message, at most.
-const UPDATE_INTERVAL: Duration = Duration::from_millis(50);
+use crate::conversation::{context_tokens, estimate_all, for_model, without_images};
+use crate::retry::{self, MAX_STREAM_RETRIES};
+use crate::run::{Messages, RunContext};
+use crate::stream::{Attempt, BrokenCalls, End};
 
 /// What an aborted reply says of itself, as the reference words it.
 const ABORTED: &str = "Request was aborted";
 
-/// Calls whose arguments could not be read, by id, with the reason.
-pub(crate) type BrokenCalls = HashMap<String, String>;
+/// Output tokens that are asked for however full the context seems to be: how full it
+/// is, is an estimate.
+const MIN_OUTPUT_TOKENS: u64 = 4096;
 
-/// A reply under way.
-struct Stream {
-    partial: PartialMessage,
-    /// Blocks that have ended; an aborted reply keeps no half of a call.
-    ended: Vec<bool>,
-    broken: BrokenCalls,
-    started: bool,
-    /// When extensions last heard of it; none where nobody listens.
-    last_update: Option<Instant>,
+/// A reply that is recorded and announced.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) message: Arc<AgentMessage>,
+    pub(crate) calls: Vec<ToolCall>,
+    pub(crate) broken: BrokenCalls,
+    /// It failed or was aborted: the run is over.
+    pub(crate) failed: bool,
+}
+
+/// What follows a failed attempt.
+enum Verdict {
+    Again,
+    /// How the reply stops, and why.
+    GiveUp(StopReason, String),
+}
+
+/// How the attempts ended.
+struct Outcome {
+    retries: u32,
+    problem: Option<String>,
+}
+
+/// What has been tried for one reply.
+#[derive(Debug, Default)]
+struct Tries {
+    /// Retries after transient errors, announced by `auto_retry_start`.
+    retries: u32,
+    /// Torn streams in a row.
+    drops: u32,
+    lengths: u32,
+    /// Output tokens of the next request, where a shorter reply hit its limit.
+    max_tokens: Option<u64>,
+    /// The context has been compacted because it was too large.
+    overflowed: bool,
+}
+
+/// The automatic retry under way, as `get_state` tells it.
+#[derive(Debug, Default)]
+pub(crate) struct Retrying {
+    /// From the first transient error until its reply has succeeded or failed for good.
+    pub(crate) is_active: bool,
+    /// The attempt that was announced last; zero before and after.
+    pub(crate) attempt: u32,
+    /// Ends the wait; what failed is not tried again.
+    pub(crate) cancel: CancellationToken,
 }
 
 impl Agent {
-    /// Asks the model. The reply's `message_start` and updates leave here; its end
-    /// is announced by the caller once it is recorded.
-    pub(crate) async fn reply(&self, context: &RunContext) -> (AssistantMessage, BrokenCalls) {
-        let Some((model, request)) = self.request(context) else {
-            let reply = self.failed_reply("no model is selected");
-            self.start_message(&reply).await;
-            return (reply, BrokenCalls::new());
-        };
-        let provider = self.registry().provider(&model);
-        let Some(provider) = provider else {
-            let reply = self.failed_reply(&format!(
-                "model {}/{} has no provider; choose another",
-                model.provider, model.id
-            ));
-            self.start_message(&reply).await;
-            return (reply, BrokenCalls::new());
-        };
-        let listening = self.inner.hooks.subscribes(HookEvent::MessageUpdate);
-        let mut stream = Stream {
-            partial: PartialMessage::new(ReplyOrigin {
-                api: model.api.clone(),
-                provider: model.provider.clone(),
-                model: model.id.clone(),
-                timestamp: now_millis(),
-            }),
-            ended: Vec::new(),
-            broken: BrokenCalls::new(),
-            started: false,
-            last_update: listening.then(Instant::now),
-        };
-        let mut events = if context.cancel.is_cancelled() {
-            futures::stream::empty().boxed()
-        } else {
-            provider.stream(request)
-        };
-        let end = loop {
-            let event = tokio::select! {
-                biased;
-                () = context.cancel.cancelled() => break Err((StopReason::Aborted, ABORTED.to_owned())),
-                event = events.next() => event,
+    /// Asks the model, and records and announces its reply.
+    pub(crate) async fn reply(&self, context: &RunContext, recorded: &mut Messages) -> Reply {
+        let mut tries = Tries::default();
+        let (message, broken, problem) = loop {
+            let (model, request, provider) = match self.request(context, &tries) {
+                Ok(parts) => parts,
+                Err(problem) => {
+                    let message = self.failed_reply(&problem);
+                    self.start_message(&message).await;
+                    break (message, BrokenCalls::new(), Some(problem));
+                }
             };
-            match event {
-                Some(Ok(ProviderEvent::Delta(delta))) => {
-                    self.stream_delta(&mut stream, delta).await
+            let budget = request.output_budget();
+            let (attempt, end) = self.attempt(&*provider, request, context).await;
+            let started = attempt.started;
+            let (message, broken, problem) = match end {
+                End::Complete { stop_reason, usage } => {
+                    let usage = priced(usage, &model);
+                    self.log_performance(&model, stop_reason, usage.output, attempt.duration());
+                    if stop_reason == StopReason::Length
+                        && self.give_more_room(&mut tries, budget, &model, &usage).await
+                    {
+                        continue;
+                    }
+                    let (mut message, broken) = attempt.into_complete(stop_reason, usage);
+                    if stop_reason == StopReason::Length {
+                        message.error_message = Some(format!(
+                            "the reply was cut off at {budget} output tokens, the most that {} gives",
+                            model.id
+                        ));
+                    }
+                    (message, broken, None)
                 }
-                Some(Ok(ProviderEvent::Done { stop_reason, usage })) => {
-                    break Ok((stop_reason, priced(usage, &model)));
+                End::Aborted => {
+                    let message = attempt.into_failed(StopReason::Aborted, ABORTED.to_owned());
+                    (message, BrokenCalls::new(), Some(ABORTED.to_owned()))
                 }
-                Some(Err(error)) => break Err((StopReason::Error, error.to_string())),
-                None => {
-                    break Err((StopReason::Error, "the stream ended before the reply".to_owned()));
+                End::Failed(error) => {
+                    match self.handle_failure(&mut tries, &error, &attempt, context).await {
+                        Verdict::Again => continue,
+                        Verdict::GiveUp(stop_reason, problem) => {
+                            let message = attempt.into_failed(stop_reason, problem.clone());
+                            (message, BrokenCalls::new(), Some(problem))
+                        }
+                    }
                 }
+            };
+            if !started {
+                self.start_message(&message).await;
             }
+            break (message, broken, problem);
         };
-        self.finish(stream, end).await
+        self.settle(message, broken, recorded, Outcome { retries: tries.retries, problem }).await
     }
 
-    fn request(&self, context: &RunContext) -> Option<(Model, Request)> {
+    /// The request as the conversation stands now.
+    fn request(
+        &self,
+        context: &RunContext,
+        tries: &Tries,
+    ) -> Result<(Model, Request, Arc<dyn Provider>), String> {
         let state = self.state();
-        let model = state.model.clone()?;
+        let model = state.model.clone().ok_or("no model is selected")?;
         let mut messages = for_model(&state.messages);
         if self.inner.resources.settings.block_images {
             messages = without_images(messages);
         }
-        let request = Request {
+        let mut request = Request {
             model: model.clone(),
+            purpose: Purpose::Reply,
             thinking_level: state.thinking_level,
+            thinking_budgets: self.inner.resources.settings.thinking_budgets,
             system_prompt: Arc::clone(&context.system_prompt),
             messages,
             tools: Arc::clone(&context.definitions),
+            max_tokens: tries.max_tokens,
+            session_id: Some(state.session.id().into()),
         };
-        Some((model, request))
+        if model.context_window > 0 {
+            let taken = context_tokens(&state.messages, state.compacted)
+                .unwrap_or_else(|| estimate_all(&state.messages));
+            let room = model.context_window.saturating_sub(taken).max(MIN_OUTPUT_TOKENS);
+            request.max_tokens = Some(request.output_budget().min(room));
+        }
+        drop(state);
+        let provider = self.registry().provider(&model).ok_or_else(|| {
+            format!("model {}/{} has no provider; choose another", model.provider, model.id)
+        })?;
+        Ok((model, request, provider))
     }
 
-    async fn stream_delta(&self, stream: &mut Stream, delta: StreamDelta) {
-        if !stream.started {
-            stream.started = true;
-            self.start_message(stream.partial.message()).await;
+    /// Asks for the reply again with more output tokens, where the model can give more.
+    async fn give_more_room(
+        &self,
+        tries: &mut Tries,
+        budget: u64,
+        model: &Model,
+        usage: &Usage,
+    ) -> bool {
+        let prompt = usage.input + usage.cache_read + usage.cache_write;
+        let room = match model.context_window {
+            0 => u64::MAX,
+            window => window.saturating_sub(prompt),
+        };
+        let most = model.max_tokens.min(room);
+        if budget >= most {
+            return false;
         }
-        stream.partial.apply(&delta);
-        match &delta {
-            StreamDelta::TextStart { .. }
-            | StreamDelta::ThinkingStart { .. }
-            | StreamDelta::ToolCallStart { .. } => stream.ended.push(false),
-            StreamDelta::TextEnd { index, .. } | StreamDelta::ThinkingEnd { index, .. } => {
-                mark_ended(&mut stream.ended, *index);
+        let next = budget.saturating_mul(2).min(most);
+        tries.lengths += 1;
+        tries.max_tokens = Some(next);
+        self.emit(Event::LengthRetry {
+            attempt: tries.lengths,
+            max_tokens: budget,
+            next_max_tokens: next,
+        })
+        .await;
+        true
+    }
+
+    async fn handle_failure(
+        &self,
+        tries: &mut Tries,
+        error: &ProviderError,
+        attempt: &Attempt,
+        context: &RunContext,
+    ) -> Verdict {
+        let settings = &self.inner.resources.settings.retry;
+        let (auto_retry, auto_compaction) = {
+            let state = self.state();
+            (state.auto_retry, state.auto_compaction)
+        };
+        let give_up = |problem: String| Verdict::GiveUp(StopReason::Error, problem);
+        match error.kind {
+            ErrorKind::Dropped if tries.drops < MAX_STREAM_RETRIES => {
+                tries.drops += 1;
+                self.void(tries.drops, MAX_STREAM_RETRIES, error).await;
+                let wait = retry::stream_delay(settings, tries.drops);
+                self.pause(wait, &CancellationToken::new(), context, error).await
             }
-            StreamDelta::ToolCallEnd { index, call, problem } => {
-                mark_ended(&mut stream.ended, *index);
-                if let Some(problem) = problem {
-                    stream.broken.insert(call.id.clone(), problem.clone());
+            ErrorKind::ContextOverflow if auto_compaction && !tries.overflowed => {
+                tries.overflowed = true;
+                if attempt.started {
+                    self.void(1, 1, error).await;
+                }
+                match self.auto_compact(context, CompactionReason::Overflow, true).await {
+                    true => Verdict::Again,
+                    false if context.cancel.is_cancelled() => {
+                        Verdict::GiveUp(StopReason::Aborted, ABORTED.to_owned())
+                    }
+                    false => give_up(error.to_string()),
                 }
             }
-            StreamDelta::Text { .. }
-            | StreamDelta::Thinking { .. }
-            | StreamDelta::ToolCall { .. } => {}
+            kind if kind.is_transient() && auto_retry && tries.retries < settings.max_retries => {
+                let wait = match retry::delay(settings, tries.retries + 1, error) {
+                    Ok(wait) => wait,
+                    Err(problem) => return give_up(problem),
+                };
+                tries.retries += 1;
+                let cancel = CancellationToken::new();
+                self.state().retrying =
+                    Retrying { is_active: true, attempt: tries.retries, cancel: cancel.clone() };
+                if attempt.started {
+                    self.void(tries.retries, settings.max_retries, error).await;
+                }
+                self.emit(Event::AutoRetryStart {
+                    attempt: tries.retries,
+                    max_attempts: settings.max_retries,
+                    delay_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+                    error_message: error.to_string(),
+                })
+                .await;
+                self.pause(wait, &cancel, context, error).await
+            }
+            _ => give_up(error.to_string()),
         }
-        if let Some(last) = &mut stream.last_update
-            && last.elapsed() >= UPDATE_INTERVAL
-        {
-            *last = Instant::now();
-            self.notify_update(stream.partial.message(), &delta);
-        }
-        deliver(&*self.inner.outlet, AgentOutput::Delta(delta)).await;
     }
 
-    /// Tells extensions of the message so far; front ends build their own.
-    fn notify_update(&self, message: &AssistantMessage, delta: &StreamDelta) {
-        let (content_index, delta) = match delta {
-            StreamDelta::Text { index, delta } => (*index, delta.clone()),
-            _ => return,
-        };
-        self.inner.hooks.notify(HookNotification::Wire(Arc::new(Event::MessageUpdate {
-            message: Some(Arc::new(AgentMessage::Assistant(message.clone()))),
-            assistant_message_event: AssistantMessageEvent::TextDelta {
-                content_index,
-                delta,
-                partial: None,
-            },
-        })));
+    /// Tells that what came of the reply does not count.
+    async fn void(&self, attempt: u32, max_attempts: u32, error: &ProviderError) {
+        let error_message = error.to_string();
+        self.emit(Event::StreamRetry { attempt, max_attempts, error_message }).await;
     }
 
-    async fn start_message(&self, message: &AssistantMessage) {
-        let message = Arc::new(AgentMessage::Assistant(message.clone()));
-        self.emit(Event::MessageStart { message }).await;
-    }
-
-    async fn finish(
+    async fn pause(
         &self,
-        stream: Stream,
-        end: Result<(StopReason, Usage), (StopReason, String)>,
-    ) -> (AssistantMessage, BrokenCalls) {
-        let Stream { partial, ended, broken, started, .. } = stream;
-        let mut message = partial.into_message();
-        match end {
-            Ok((stop_reason, usage)) => {
-                message.stop_reason = stop_reason;
-                message.usage = usage;
+        wait: Duration,
+        cancel: &CancellationToken,
+        context: &RunContext,
+        error: &ProviderError,
+    ) -> Verdict {
+        tokio::select! {
+            biased;
+            () = context.cancel.cancelled() => {
+                Verdict::GiveUp(StopReason::Aborted, ABORTED.to_owned())
             }
-            Err((stop_reason, problem)) => {
-                let mut index = 0;
-                message.content.retain(|block| {
-                    let whole = ended.get(index).copied().unwrap_or(false);
-                    index += 1;
-                    whole || !matches!(block, AssistantContent::ToolCall(_))
-                });
-                message.stop_reason = stop_reason;
-                message.error_message = Some(problem);
+            () = cancel.cancelled() => {
+                Verdict::GiveUp(StopReason::Error, format!("{error} (retry cancelled)"))
             }
+            () = tokio::time::sleep(wait) => Verdict::Again,
         }
-        if !started {
-            self.start_message(&message).await;
-        }
-        (message, broken)
     }
-}
 
-fn mark_ended(ended: &mut [bool], index: usize) {
-    if let Some(flag) = ended.get_mut(index) {
-        *flag = true;
+    /// Records the reply, and ends the retry that it took.
+    async fn settle(
+        &self,
+        message: AssistantMessage,
+        broken: BrokenCalls,
+        recorded: &mut Messages,
+        outcome: Outcome,
+    ) -> Reply {
+        let failed = matches!(message.stop_reason, StopReason::Error | StopReason::Aborted);
+        let calls = if failed { Vec::new() } else { message.tool_calls().cloned().collect() };
+        let message = self.record_reply(message, recorded).await;
+        let Outcome { retries: attempt, problem } = outcome;
+        self.state().retrying = Retrying::default();
+        if attempt > 0 {
+            let success = !failed;
+            self.emit(Event::AutoRetryEnd { success, attempt, final_error: problem }).await;
+        }
+        Reply { message, calls, broken, failed }
     }
 }
 

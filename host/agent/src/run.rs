@@ -7,7 +7,9 @@ use std::sync::atomic::Ordering;
 use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::message::{CustomMessage, UserContent};
-use wharf_protocol::{AgentMessage, AssistantMessage, Event, ImageContent, StopReason, Usage};
+use wharf_protocol::{
+    AgentMessage, AssistantMessage, CompactionReason, Event, ImageContent, StopReason, Usage,
+};
 use wharf_provider::ToolDefinition;
 use wharf_session::{CustomMessageEntry, Timestamp};
 
@@ -15,6 +17,7 @@ use crate::agent::Agent;
 use crate::hooks::{BeforeAgentStartEvent, HookEvent, HookNotification};
 use crate::output::AgentOutput;
 use crate::queue::Queued;
+use crate::reply::Reply;
 use crate::tool::Tool;
 
 /// The messages of a run, in the order in which they were recorded.
@@ -52,6 +55,8 @@ impl Agent {
         let mut recorded = Messages::new();
         let played =
             AssertUnwindSafe(self.play(first, &cancel, &mut recorded)).catch_unwind().await;
+        // What a person's command gave at the last moment.
+        self.take_in_command_results().await;
         if played.is_err() {
             // A fault of ours (the panic's text is on stderr); the person is told
             // in the conversation, and the session goes on.
@@ -60,6 +65,7 @@ impl Agent {
             let message = self.failed_reply("internal error: the run panicked; please report it");
             self.record(AgentMessage::Assistant(message), &mut recorded).await;
         }
+        self.name_session(&recorded);
         self.leave(Event::AgentEnd { messages: recorded }).await;
         drop(stage);
     }
@@ -93,12 +99,19 @@ impl Agent {
             () = cancel.cancelled() => {}
         }
         let (model, thinking_level) = {
-            let state = self.state();
-            (state.model.as_ref().map(wharf_protocol::Model::reference), state.thinking_level)
+            let mut state = self.state();
+            state.stop_after_turn = false;
+            (state.model.as_ref().map(wharf_protocol::Model::reference), state.effective_level())
         };
         let tools = self.all_tools();
         let (context, injected) = self.prepare(tools, &first, cancel).await;
         self.emit(Event::AgentStart { model, thinking_level }).await;
+        self.take_in_command_results().await;
+        // A session that was left full, or a model with a smaller window.
+        let mut compacts = true;
+        if self.is_over_threshold() {
+            compacts = self.auto_compact(&context, CompactionReason::Threshold, true).await;
+        }
         self.emit(Event::TurnStart).await;
         self.record_model();
         for queued in first {
@@ -108,19 +121,18 @@ impl Agent {
             self.record(AgentMessage::Custom(message), recorded).await;
         }
         loop {
-            let (reply, problems) = self.reply(&context).await;
-            let failed = matches!(reply.stop_reason, StopReason::Error | StopReason::Aborted);
-            let message = self.record_reply(reply, recorded).await;
-            let calls = match message.as_ref() {
-                AgentMessage::Assistant(assistant) if !failed => {
-                    assistant.tool_calls().cloned().collect()
-                }
-                _ => Vec::new(),
-            };
+            let Reply { message, calls, broken, failed } = self.reply(&context, recorded).await;
             let called = !calls.is_empty();
-            let tool_results = self.run_calls(calls, &problems, &context, recorded).await;
+            let tool_results = self.run_calls(calls, &broken, &context, recorded).await;
             self.emit(Event::TurnEnd { message, tool_results }).await;
-            let Some(next) = self.next_messages(called, failed || cancel.is_cancelled()) else {
+            self.take_in_command_results().await;
+            let stop = failed || cancel.is_cancelled() || self.state().stop_after_turn;
+            if compacts && !stop && self.is_over_threshold() {
+                let goes_on = called || self.has_due_messages();
+                // One that failed would fail again, and cost as much.
+                compacts = self.auto_compact(&context, CompactionReason::Threshold, goes_on).await;
+            }
+            let Some(next) = self.next_messages(called, stop || cancel.is_cancelled()) else {
                 return;
             };
             for queued in next {
@@ -128,6 +140,11 @@ impl Agent {
             }
             self.emit(Event::TurnStart).await;
         }
+    }
+
+    fn has_due_messages(&self) -> bool {
+        let state = self.state();
+        !state.steering.is_empty() || !state.follow_up.is_empty()
     }
 
     /// What the next turn begins with: steering messages, or, where the run would
@@ -158,7 +175,8 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> (RunContext, Vec<CustomMessage>) {
         let specs: Vec<_> = tools.iter().map(|tool| tool.spec()).collect();
-        let mut system_prompt = self.inner.resources.system_prompt(&specs, &today());
+        let model_prompt = self.model_prompt();
+        let mut system_prompt = self.inner.resources.system_prompt(&specs, &today(), &model_prompt);
         let definitions = specs
             .iter()
             .map(|spec| ToolDefinition {
@@ -204,7 +222,7 @@ impl Agent {
     }
 
     /// The same for a reply, whose `message_start` has left already.
-    async fn record_reply(
+    pub(crate) async fn record_reply(
         &self,
         reply: AssistantMessage,
         recorded: &mut Messages,

@@ -1,24 +1,22 @@
-//! The answer of `get_state`.
+//! The answers of `get_state` and `get_session_stats`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::Value;
-use wharf_protocol::{AgentMessage, Model, ThinkingLevel};
+use wharf_protocol::{AgentMessage, Cost, Model, SessionTask, ThinkingLevel};
+use wharf_provider::ModelChoice;
 
+use crate::agent::{Agent, State};
 use crate::conversation::context_tokens;
 
-/// Fields of the reference that this version has nothing to say about are false
-/// or empty: there is no scope of models, no subscription, no task list, no retry
-/// and no compaction yet.
-#[derive(Debug, Default, Serialize)]
+/// `usingSubscription` is always false: keys are the only credentials that there are.
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
     pub model: Option<Model>,
-    pub scoped_models: Vec<Value>,
+    pub scoped_models: Vec<ScopedModel>,
     pub using_subscription: bool,
-    pub tasks: Vec<Value>,
+    pub tasks: Vec<SessionTask>,
     pub thinking_level: ThinkingLevel,
     pub is_streaming: bool,
     pub is_retrying: bool,
@@ -38,23 +36,112 @@ pub struct SessionState {
     pub context_usage: Option<ContextUsage>,
 }
 
+/// A model of the scope, with the thinking level that its pattern asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScopedModel {
+    pub provider: String,
+    pub id: String,
+    pub name: String,
+    pub reasoning: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_level: Option<ThinkingLevel>,
+}
+
+impl ScopedModel {
+    pub(crate) fn of(choice: &ModelChoice) -> Self {
+        let Model { provider, id, name, reasoning, .. } = choice.model.clone();
+        Self { provider, id, name, reasoning, thinking_level: choice.thinking_level }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextUsage {
-    pub tokens: u64,
+    /// Null right after a compaction, until the next reply reports.
+    pub tokens: Option<u64>,
     pub context_window: u64,
-    /// 0 to 100 and over.
-    pub percent: f64,
+    /// 0 to 100 and over; null with `tokens`.
+    pub percent: Option<f64>,
 }
 
 impl ContextUsage {
-    pub(crate) fn of(model: &Model, messages: &[Arc<AgentMessage>]) -> Option<Self> {
-        if model.context_window == 0 {
+    /// None without a model, or where its context window is not known.
+    pub(crate) fn of(state: &State) -> Option<Self> {
+        let context_window = state.model.as_ref()?.context_window;
+        if context_window == 0 {
             return None;
         }
-        let tokens = context_tokens(messages);
+        let tokens = context_tokens(&state.messages, state.compacted);
         #[expect(clippy::cast_precision_loss, reason = "token counts are far below 2^52")]
-        let percent = tokens as f64 * 100.0 / model.context_window as f64;
-        Some(Self { tokens, context_window: model.context_window, percent })
+        let percent = tokens.map(|tokens| tokens as f64 * 100.0 / context_window as f64);
+        Some(Self { tokens, context_window, percent })
+    }
+}
+
+/// Sums over the messages of the current branch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionStats {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_file: Option<PathBuf>,
+    pub session_id: String,
+    pub user_messages: usize,
+    pub assistant_messages: usize,
+    pub tool_calls: usize,
+    pub tool_results: usize,
+    pub total_messages: usize,
+    pub tokens: TokenTotals,
+    /// US dollars.
+    pub cost: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_usage: Option<ContextUsage>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenTotals {
+    pub input: u64,
+    pub output: u64,
+    pub cache_read: u64,
+    pub cache_write: u64,
+    pub total: u64,
+}
+
+impl Agent {
+    /// What `get_session_stats` tells.
+    pub fn stats(&self) -> SessionStats {
+        let state = self.state();
+        let mut stats = SessionStats {
+            session_file: state.session.file().map(std::path::Path::to_owned),
+            session_id: state.session.id().to_owned(),
+            total_messages: state.messages.len(),
+            context_usage: ContextUsage::of(&state),
+            ..SessionStats::default()
+        };
+        for message in &state.messages {
+            match message.as_ref() {
+                AgentMessage::User(_) => stats.user_messages += 1,
+                AgentMessage::ToolResult(_) => stats.tool_results += 1,
+                AgentMessage::Assistant(reply) => {
+                    stats.assistant_messages += 1;
+                    stats.tool_calls += reply.tool_calls().count();
+                    let usage = reply.usage;
+                    stats.tokens.input += usage.input;
+                    stats.tokens.output += usage.output;
+                    stats.tokens.cache_read += usage.cache_read;
+                    stats.tokens.cache_write += usage.cache_write;
+                    let Cost { total, .. } = usage.cost;
+                    stats.cost += total;
+                }
+                AgentMessage::BashExecution(_)
+                | AgentMessage::Custom(_)
+                | AgentMessage::BranchSummary(_)
+                | AgentMessage::CompactionSummary(_) => {}
+            }
+        }
+        let TokenTotals { input, output, cache_read, cache_write, .. } = stats.tokens;
+        stats.tokens.total = input + output + cache_read + cache_write;
+        stats
     }
 }

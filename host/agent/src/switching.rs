@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use wharf_session::{OpenError, Session, SessionOptions};
 
 use crate::agent::{Agent, Recorded};
-use crate::hooks::{HookEvent, HookNotification, SwitchReason};
+use crate::hooks::{HookEvent, HookNotification, ModelSource, SwitchReason};
 use crate::output::{AgentOutput, deliver};
 
 /// How a new session begins.
@@ -83,15 +83,19 @@ impl Agent {
 
     async fn swap(&self, session: Session, reason: SwitchReason) {
         let context = session.build_context();
+        let mut selected = None;
         let previous = loop {
             self.abort();
+            self.abort_user_bash();
             self.wait_idle().await;
+            // A compaction that was aborted writes nothing any more once this is held.
+            let _stage = self.inner.stage.lock().await;
             let mut state = self.state();
             if state.is_busy() {
                 continue;
             }
             let previous = std::mem::replace(&mut state.session, session.clone());
-            state.messages.clone_from(&context.messages);
+            state.take_context(&context);
             state.recorded = Recorded::of(&context);
             state.steering.clear();
             state.follow_up.clear();
@@ -99,7 +103,11 @@ impl Agent {
             if reason == SwitchReason::Resume {
                 if let Some(last) = &context.model {
                     match self.registry().restore(&last.provider, &last.id) {
-                        Ok(model) => state.model = Some(model),
+                        Ok(model) => {
+                            let previous = state.model.replace(model.clone());
+                            selected = (previous.as_ref() != Some(&model))
+                                .then(|| (Box::new(model), previous.map(Box::new)));
+                        }
                         Err(error) => state.unrestored = Some(error.to_string()),
                     }
                 }
@@ -114,6 +122,10 @@ impl Agent {
             reason,
             previous_session_file: previous.file().map(Path::to_owned),
         });
+        if let Some((model, previous)) = selected {
+            let source = ModelSource::Restore;
+            self.inner.hooks.notify(HookNotification::ModelSelect { model, previous, source });
+        }
         if let Err(error) = previous.flush().await {
             let path = previous.file().unwrap_or(Path::new("")).to_owned();
             let message = chain(&error);

@@ -1,13 +1,19 @@
-//! What a tool is, whether built in or an extension's.
+//! What a tool is, whether built in or an extension's, and what its calls may do to the
+//! conversation that they belong to.
 
 use std::fmt;
+use std::future::ready;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
+use wharf_protocol::event::SessionTask;
 pub use wharf_protocol::event::ToolOutput;
+
+use crate::ui::{DialogOutcome, Question};
 
 /// What the model and the system prompt are told of a tool.
 #[derive(Debug, Clone)]
@@ -50,6 +56,61 @@ impl fmt::Debug for Progress {
     }
 }
 
+/// What a tool may do to the conversation that its call belongs to.
+pub trait ToolSession: Send + Sync + fmt::Debug {
+    /// Asks the person who drives the agent. Settles as cancelled soon after `cancel`.
+    fn ask(
+        &self,
+        question: Question,
+        timeout: Option<Duration>,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'_, DialogOutcome>;
+
+    /// Replaces the task list and announces it (`tasks_update`).
+    fn set_tasks(&self, tasks: Vec<SessionTask>) -> BoxFuture<'_, ()>;
+
+    /// Announces `suggest_next`.
+    fn suggest_next(&self, command: String) -> BoxFuture<'_, ()>;
+
+    /// The body of a skill with its arguments put in. Reads the skill's file.
+    ///
+    /// # Errors
+    /// The text for the model; of a skill that does not exist it lists those that do.
+    fn skill(&self, name: &str, args: &str) -> Result<String, String>;
+
+    /// Ends the run after this turn: nothing further is asked of the model.
+    fn stop_after_turn(&self);
+}
+
+/// For calls that belong to no conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct NoSession;
+
+impl ToolSession for NoSession {
+    fn ask(
+        &self,
+        _question: Question,
+        _timeout: Option<Duration>,
+        _cancel: CancellationToken,
+    ) -> BoxFuture<'_, DialogOutcome> {
+        Box::pin(ready(DialogOutcome::NoUi))
+    }
+
+    fn set_tasks(&self, _tasks: Vec<SessionTask>) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
+    fn suggest_next(&self, _command: String) -> BoxFuture<'_, ()> {
+        Box::pin(ready(()))
+    }
+
+    fn skill(&self, name: &str, _args: &str) -> Result<String, String> {
+        Err(format!("there is no skill {name:?}: no skills are available"))
+    }
+
+    fn stop_after_turn(&self) {}
+}
+
 /// One call of a tool.
 #[derive(Debug, Clone)]
 pub struct ToolCallContext {
@@ -61,6 +122,7 @@ pub struct ToolCallContext {
     /// returns soon.
     pub cancel: CancellationToken,
     pub progress: Progress,
+    pub session: Arc<dyn ToolSession>,
 }
 
 /// Why a tool gave no result. The text is what the model reads.

@@ -64,6 +64,15 @@ pub(crate) struct RunArgs {
     /// Model, as [provider/]pattern[:thinking]; scripted/demo needs no key
     #[arg(long, value_name = "PATTERN")]
     pub(crate) model: Option<String>,
+    /// The models to cycle through, as patterns separated by commas
+    #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
+    pub(crate) models: Option<Vec<String>>,
+    /// List the known models and exit; with SEARCH those that contain its words
+    #[arg(long, value_name = "SEARCH", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) list_models: Option<String>,
+    /// Key for the provider of the chosen model, for this run only
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
     /// off, minimal, low, medium, high or xhigh
     #[arg(long, value_name = "LEVEL")]
     pub(crate) thinking: Option<ThinkingLevel>,

@@ -7,6 +7,7 @@
 mod cli;
 mod dialogs;
 mod front;
+mod list_models;
 mod modes;
 mod prompt_files;
 mod report;
@@ -52,6 +53,9 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Some(Command::Untrust(args)) => return trust::untrust(&args),
         None => cli.run,
     };
+    if let Some(search) = &args.list_models {
+        return list_models::run(&args, search);
+    }
     let mode = match args.mode {
         Some(mode) => mode,
         None if args.print || !args.messages.is_empty() => Mode::Text,

@@ -9,18 +9,20 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use wharf_agent::hooks::Hooks;
 use wharf_agent::host_api::HostApi;
-use wharf_agent::resources::{AgentDir, ResourceOptions, Resources, Settings, TrustStore, dirs};
+use wharf_agent::resources::{
+    AgentDir, ResourceOptions, Resources, Settings, SettingsFile, TrustStore, dirs,
+};
 use wharf_agent::tool::Tool;
-use wharf_agent::tools::{ToolOptions, builtin_tools};
+use wharf_agent::tools::{Shell, ToolOptions, builtin_tools};
 use wharf_agent::ui::Ui;
-use wharf_agent::{Agent, AgentOptions};
+use wharf_agent::{Agent, AgentOptions, PerformanceLog};
 use wharf_extensions::{
     ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Severity, Sources,
 };
-use wharf_provider::{ModelChoice, Registry};
+use wharf_provider::{ModelChoice, Problem, Registry};
 use wharf_session::{Session, SessionDir, SessionOptions};
 
-use crate::cli::RunArgs;
+use crate::cli::{Mode, RunArgs};
 use crate::front::Front;
 use crate::report;
 
@@ -69,13 +71,18 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
     for diagnostic in &resources.diagnostics {
         tell(front, &diagnostic.path, &diagnostic.message);
     }
-    let (registry, choice) = model(&args, &agent_dir, &resources.settings, front)?;
+    let Models { registry, choice, scope } = models(&args, &agent_dir, &resources.settings, front)?;
     let place = Place { cwd: &cwd, home: home.as_deref(), agent_dir: &agent_dir };
     let (session, session_dir) = session(&args, &place, &resources.settings)?;
+    let shell = Shell::new(
+        resources.settings.shell_path.clone(),
+        resources.settings.shell_command_prefix.clone(),
+    );
     let all_tools = builtin_tools(ToolOptions {
         shell_path: resources.settings.shell_path.clone(),
         shell_command_prefix: resources.settings.shell_command_prefix.clone(),
         home: home.clone(),
+        has_skills: resources.skills_for_model().next().is_some(),
     });
     let tools = chosen_tools(&args, all_tools)?;
     let host = ExtensionHost::start(ExtensionHostOptions {
@@ -90,7 +97,7 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
             .map(|name| (name.to_owned(), limits(&resources.settings, name)))
             .collect(),
         built_in_tools: tools.iter().map(|tool| tool.spec().name.clone()).collect(),
-        ui,
+        ui: Arc::clone(&ui),
         reporter: Arc::new(FrontReporter(front.clone())),
         runtime: tokio::runtime::Handle::current(),
     });
@@ -111,6 +118,13 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         thinking_level,
         steering_mode: resources.settings.steering_mode,
         follow_up_mode: resources.settings.follow_up_mode,
+        scoped_models: scope,
+        ui,
+        shell,
+        performance: Some(PerformanceLog::new(agent_dir.performance_log())),
+        settings_file: Some(SettingsFile::new(agent_dir.settings_file())),
+        // A one-shot run is over before the name could come.
+        names_sessions: resources.settings.auto_session_name && args.mode == Some(Mode::Rpc),
         resources,
     });
     host.attach(Arc::new(agent.clone()) as Arc<dyn HostApi>);
@@ -143,40 +157,80 @@ fn is_trusted(agent_dir: &AgentDir, cwd: &Path, front: &Front) -> bool {
     }
 }
 
+/// The models that there are, and what is wrong with the files that name them.
+pub(crate) fn registry(agent_dir: &AgentDir) -> (Registry, Vec<Problem>) {
+    let mut registry = Registry::builtin();
+    let mut problems = registry.load_models_file(&agent_dir.models_file());
+    problems.append(&mut registry.load_auth_file(&agent_dir.auth_file()));
+    (registry, problems)
+}
+
+/// The models, and which of them a run uses.
+struct Models {
+    registry: Registry,
+    choice: Option<ModelChoice>,
+    /// Those that `cycle_model` goes through; empty: all.
+    scope: Vec<ModelChoice>,
+}
+
 /// The models, and the one that was asked for: by flag or, without one, by settings.
 /// A wrong flag is an error; a wrong setting must not keep extensions and their
 /// commands from working.
-fn model(
+fn models(
     args: &RunArgs,
     agent_dir: &AgentDir,
     settings: &Settings,
     front: &Front,
-) -> anyhow::Result<(Registry, Option<ModelChoice>)> {
-    let mut registry = Registry::builtin();
-    let file = agent_dir.models_file();
-    if let Err(error) = registry.load_models_file(&file) {
-        tell(front, &file, &error.to_string());
+) -> anyhow::Result<Models> {
+    let (mut registry, problems) = registry(agent_dir);
+    for problem in problems {
+        tell(front, &problem.path, &problem.message);
     }
+    let choice = choice(args, agent_dir, settings, &mut registry, front)?;
+    if let Some(warning) = choice.as_ref().and_then(|choice| choice.warning.as_ref()) {
+        report::warning(warning);
+    }
+    if let Some(key) = &args.api_key {
+        let choice =
+            choice.as_ref().context("--api-key needs --model or --provider: whose key is it?")?;
+        registry.set_api_key(&choice.model.provider, key);
+    }
+    let patterns = args.models.as_ref().unwrap_or(&settings.enabled_models);
+    let (scope, warnings) = match patterns.is_empty() {
+        true => (Vec::new(), Vec::new()),
+        false => registry.scoped(patterns),
+    };
+    for warning in warnings {
+        report::warning(warning);
+    }
+    Ok(Models { registry, choice, scope })
+}
+
+fn choice(
+    args: &RunArgs,
+    agent_dir: &AgentDir,
+    settings: &Settings,
+    registry: &mut Registry,
+    front: &Front,
+) -> anyhow::Result<Option<ModelChoice>> {
     if let Some(pattern) = &args.model {
-        let choice = registry.resolve(args.provider.as_deref(), pattern)?;
-        return Ok((registry, Some(choice)));
+        return Ok(Some(registry.resolve(args.provider.as_deref(), pattern)?));
     }
     if let Some(provider) = &args.provider {
-        let mut offered = registry.models().iter().filter(|model| model.provider == *provider);
-        let model = offered.next().with_context(|| {
-            format!("provider {provider} has no model here; see models.json, or --model")
+        let offered = registry.list(None).into_iter().find(|model| model.provider == *provider);
+        let model = offered.with_context(|| {
+            format!("provider {provider} has no model here; see --list-models and models.json")
         })?;
-        let choice = ModelChoice { model: model.clone(), thinking_level: None };
-        return Ok((registry, Some(choice)));
+        return Ok(Some(ModelChoice { model, thinking_level: None, warning: None }));
     }
     let (Some(provider), Some(id)) = (&settings.default_provider, &settings.default_model) else {
-        return Ok((registry, None));
+        return Ok(None);
     };
     match registry.resolve(Some(provider), id) {
-        Ok(choice) => Ok((registry, Some(choice))),
+        Ok(choice) => Ok(Some(choice)),
         Err(error) => {
             tell(front, &agent_dir.settings_file(), &format!("defaultModel: {error}"));
-            Ok((registry, None))
+            Ok(None)
         }
     }
 }
@@ -218,7 +272,8 @@ fn chosen_tools(args: &RunArgs, all: Vec<Arc<dyn Tool>>) -> anyhow::Result<Vec<A
     let known: Vec<&str> = all.iter().map(|tool| tool.spec().name.as_str()).collect();
     for name in names {
         anyhow::ensure!(
-            known.contains(&name.as_str()),
+            // Offered only where there are skills; asking for it is no mistake.
+            known.contains(&name.as_str()) || name == "skill",
             "--tools: there is no built-in tool {name:?}; there are {}",
             known.join(", ")
         );

@@ -351,6 +351,9 @@ fn begin(
         Request::SessionBeforeSwitch(call) => {
             begin_call(accessor, exports.on_session_before_switch, call)
         }
+        Request::SessionBeforeCompact(call) => {
+            begin_call(accessor, exports.on_session_before_compact, call)
+        }
     }
 }
 

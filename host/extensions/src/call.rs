@@ -7,9 +7,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::bindings::types::{
-    BeforeAgentStartAnswer, BeforeAgentStartEvent, Completion, InputDecision, InputEvent,
-    SessionBeforeSwitchEvent, SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation,
-    ToolOutput, ToolResultEvent, ToolResultPatch,
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, InputDecision,
+    InputEvent, SessionBeforeCompactEvent, SessionBeforeSwitchEvent, SwitchDecision,
+    ToolCallDecision, ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
 };
 use crate::state::CallKind;
 
@@ -117,6 +117,7 @@ pub(crate) enum Request {
     Input(EventCall<InputEvent, InputDecision>),
     BeforeAgentStart(EventCall<BeforeAgentStartEvent, BeforeAgentStartAnswer>),
     SessionBeforeSwitch(EventCall<SessionBeforeSwitchEvent, SwitchDecision>),
+    SessionBeforeCompact(EventCall<SessionBeforeCompactEvent, CompactDecision>),
 }
 
 impl<P, R: Send + 'static> Call<P, R> {
@@ -136,6 +137,7 @@ impl Request {
             Self::Input(call) => call.parts(),
             Self::BeforeAgentStart(call) => call.parts(),
             Self::SessionBeforeSwitch(call) => call.parts(),
+            Self::SessionBeforeCompact(call) => call.parts(),
         }
     }
 

@@ -8,9 +8,10 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre, TypedFun
 use wasmtime::{AsContextMut, Store};
 
 use crate::bindings::types::{
-    BeforeAgentStartAnswer, BeforeAgentStartEvent, Completion, InputDecision, InputEvent,
-    Notification, Registration, SessionBeforeSwitchEvent, SwitchDecision, ToolCallDecision,
-    ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, InputDecision,
+    InputEvent, Notification, Registration, SessionBeforeCompactEvent, SessionBeforeSwitchEvent,
+    SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent,
+    ToolResultPatch,
 };
 use crate::engine::Runtime;
 use crate::state::State;
@@ -69,6 +70,8 @@ exports! {
         (Arc<BeforeAgentStartEvent>,) => Result<BeforeAgentStartAnswer, String>;
     on_session_before_switch: "on-session-before-switch",
         (Arc<SessionBeforeSwitchEvent>,) => Result<SwitchDecision, String>;
+    on_session_before_compact: "on-session-before-compact",
+        (Arc<SessionBeforeCompactEvent>,) => Result<CompactDecision, String>;
     on_notification: "on-notification", (Arc<Notification>,) => Result<(), String>;
 }
 

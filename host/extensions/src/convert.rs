@@ -2,7 +2,7 @@
 //! from a guest is checked here; an error names the field.
 
 use serde_json::{Map, Value};
-use wharf_agent::hooks::{InputSource, SwitchReason};
+use wharf_agent::hooks::{CompactionCause, InputSource, SwitchReason};
 use wharf_agent::tool::ToolOutput;
 use wharf_protocol::message::CustomMessage;
 use wharf_protocol::{ContentBlock, ImageContent, UserContent};
@@ -125,6 +125,14 @@ pub(crate) const fn to_source(source: InputSource) -> wit::InputSource {
         InputSource::Interactive => wit::InputSource::Interactive,
         InputSource::Rpc => wit::InputSource::Rpc,
         InputSource::Extension => wit::InputSource::Extension,
+    }
+}
+
+pub(crate) const fn to_cause(cause: CompactionCause) -> wit::CompactionCause {
+    match cause {
+        CompactionCause::Manual => wit::CompactionCause::Manual,
+        CompactionCause::Threshold => wit::CompactionCause::Threshold,
+        CompactionCause::Overflow => wit::CompactionCause::Overflow,
     }
 }
 

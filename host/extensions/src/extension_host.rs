@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::{
-    BeforeAgentStartEvent, BeforeAgentStartVerdict, CommandLookup, ExtensionCommand, HookEvent,
-    HookNotification, Hooks, InputEvent, InputVerdict, RecheckInput, SwitchReason, ToolCallEvent,
-    ToolCallVerdict, ToolResultEvent,
+    BeforeAgentStartEvent, BeforeAgentStartVerdict, BeforeCompactEvent, BeforeCompactVerdict,
+    CommandLookup, ExtensionCommand, HookEvent, HookNotification, Hooks, InputEvent, InputVerdict,
+    RecheckInput, SwitchReason, ToolCallEvent, ToolCallVerdict, ToolResultEvent,
 };
 use wharf_agent::host_api::HostApi;
 use wharf_agent::tool::Tool;
@@ -547,6 +547,18 @@ impl Hooks for ExtensionHost {
             self.inner.ready().await;
             let subscribers = self.subscribers(HookEvent::SessionBeforeSwitch);
             dispatch::session_before_switch(&subscribers, reason, target).await
+        })
+    }
+
+    fn session_before_compact<'a>(
+        &'a self,
+        event: BeforeCompactEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, BeforeCompactVerdict> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::SessionBeforeCompact);
+            dispatch::session_before_compact(&subscribers, event, cancel).await
         })
     }
 

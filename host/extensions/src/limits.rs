@@ -58,8 +58,10 @@ pub(crate) const MAX_CONTENT_BLOCKS: usize = 1_000;
 pub(crate) const MAX_DETAILS_BYTES: usize = 16 * 1024 * 1024;
 /// Names, ids, labels, keys and titles.
 pub(crate) const MAX_NAME_BYTES: usize = 4 * 1024;
-/// A system prompt, and the text of a message.
+/// A system prompt, the text of a message, and a summary.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
+/// The messages of a compaction, as JSON text. Fixed by the WIT contract.
+pub(crate) const MAX_COMPACTION_BYTES: usize = 64 * 1024 * 1024;
 /// A line of the log.
 pub(crate) const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
 /// The end of a guest's stderr that is kept for error texts.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::fields::{Fields, FromRaw};
+use crate::fields::{Fields, FromRaw, read};
 use crate::{Content, Image, Json, Result};
 
 /// An entry of the session.
@@ -217,22 +217,23 @@ impl<'de> Deserialize<'de> for Message {
     }
 }
 
-fn read<'de, T, D>(deserializer: D, from: fn(Fields<'_>) -> Result<T>) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    let text = Box::<RawValue>::deserialize(deserializer)?;
-    Fields::new(&text).and_then(from).map_err(serde::de::Error::custom)
-}
-
 /// Reads a list of entries, with less code than the list's own `Deserialize`.
 pub(crate) fn entries(list: &Json) -> Result<Vec<Entry>> {
+    each(list, entry)
+}
+
+/// Reads a list of messages, likewise.
+pub(crate) fn messages(list: &Json) -> Result<Vec<Message>> {
+    each(list, message)
+}
+
+fn each<T>(list: &Json, read: fn(Fields<'_>) -> Result<T>) -> Result<Vec<T>> {
     let list: Vec<&RawValue> = list.parse()?;
-    let mut entries = Vec::new();
+    let mut items = Vec::new();
     for text in list {
-        entries.push(entry(Fields::new(text)?)?);
+        items.push(read(Fields::new(text)?)?);
     }
-    Ok(entries)
+    Ok(items)
 }
 
 fn entry(fields: Fields<'_>) -> Result<Entry> {

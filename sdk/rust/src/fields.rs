@@ -63,6 +63,18 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
+/// Reads an object for a type's `Deserialize`.
+pub(crate) fn read<'de, T, D>(
+    deserializer: D,
+    from: fn(Fields<'_>) -> Result<T>,
+) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let text = Box::<RawValue>::deserialize(deserializer)?;
+    Fields::new(&text).and_then(from).map_err(serde::de::Error::custom)
+}
+
 /// A type that a field can have.
 pub(crate) trait FromRaw<'a>: Sized {
     /// None when the value is of another type.
@@ -123,6 +135,12 @@ impl FromRaw<'_> for u64 {
         let from_float =
             |float: f64| (float >= 0.0 && float.fract() == 0.0).then_some(float as Self);
         text.get().parse().ok().or_else(|| f64::from_raw(text).and_then(from_float))
+    }
+}
+
+impl FromRaw<'_> for u32 {
+    fn from_raw(text: &RawValue) -> Option<Self> {
+        u64::from_raw(text)?.try_into().ok()
     }
 }
 

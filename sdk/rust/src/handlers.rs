@@ -80,6 +80,7 @@ kinds! {
     Input: wit::InputEvent => wit::InputDecision;
     BeforeAgentStart: wit::BeforeAgentStartEvent => wit::BeforeAgentStartAnswer;
     SessionBeforeSwitch: wit::SessionBeforeSwitchEvent => wit::SwitchDecision;
+    SessionBeforeCompact: wit::SessionBeforeCompactEvent => wit::CompactDecision;
 }
 
 /// Adds a handler of all that has these names.

@@ -136,6 +136,7 @@ mod fields;
 mod handlers;
 mod json;
 mod log;
+mod note;
 mod notification;
 mod parameters;
 mod registration;
@@ -160,13 +161,17 @@ pub use ctx::{CommandCtx, Ctx, ToolCtx};
 pub use entry::{AssistantContent, Entry, Message};
 pub use error::{Error, Result};
 pub use event::{
-    BeforeAgentStart, BeforeAgentStartEvent, CustomMessage, InputDecision, InputEvent, InputSource,
+    BeforeAgentStart, BeforeAgentStartEvent, CompactDecision, CompactionCause, CustomMessage,
+    InputDecision, InputEvent, InputSource, OwnSummary, SessionBeforeCompactEvent,
     SessionBeforeSwitchEvent, SwitchDecision, SwitchReason, ToolCallDecision, ToolCallEvent,
     ToolResultEvent, ToolResultPatch,
 };
 pub use extension::Extension;
 pub use json::Json;
 pub use log::Log;
+pub use note::{
+    LengthRetryNote, ModelSelectNote, ModelSource, SessionCompactNote, StreamRetryNote,
+};
 pub use notification::{Event, Notification};
 pub use parameters::Parameters;
 pub use registration::Registration;

@@ -7,7 +7,11 @@ use crate::{Json, SwitchReason};
 mod names {
     pub(super) const SESSION_START: &str = "session_start";
     pub(super) const SESSION_SWITCH: &str = "session_switch";
+    pub(super) const SESSION_COMPACT: &str = "session_compact";
     pub(super) const SESSION_SHUTDOWN: &str = "session_shutdown";
+    pub(super) const MODEL_SELECT: &str = "model_select";
+    pub(super) const STREAM_RETRY: &str = "stream_retry";
+    pub(super) const LENGTH_RETRY: &str = "length_retry";
     pub(super) const AGENT_START: &str = "agent_start";
     pub(super) const AGENT_END: &str = "agent_end";
     pub(super) const TURN_START: &str = "turn_start";
@@ -27,8 +31,16 @@ pub enum Event {
     SessionStart,
     /// `session_switch`
     SessionSwitch,
+    /// `session_compact`
+    SessionCompact,
     /// `session_shutdown`
     SessionShutdown,
+    /// `model_select`
+    ModelSelect,
+    /// `stream_retry`
+    StreamRetry,
+    /// `length_retry`
+    LengthRetry,
     /// `agent_start`
     AgentStart,
     /// `agent_end`
@@ -56,10 +68,14 @@ pub enum Event {
 
 impl Event {
     /// Every notification that has a case of its own.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::SessionStart,
         Self::SessionSwitch,
+        Self::SessionCompact,
         Self::SessionShutdown,
+        Self::ModelSelect,
+        Self::StreamRetry,
+        Self::LengthRetry,
         Self::AgentStart,
         Self::AgentEnd,
         Self::TurnStart,
@@ -78,7 +94,11 @@ impl Event {
         match self {
             Self::SessionStart => names::SESSION_START,
             Self::SessionSwitch => names::SESSION_SWITCH,
+            Self::SessionCompact => names::SESSION_COMPACT,
             Self::SessionShutdown => names::SESSION_SHUTDOWN,
+            Self::ModelSelect => names::MODEL_SELECT,
+            Self::StreamRetry => names::STREAM_RETRY,
+            Self::LengthRetry => names::LENGTH_RETRY,
             Self::AgentStart => names::AGENT_START,
             Self::AgentEnd => names::AGENT_END,
             Self::TurnStart => names::TURN_START,
@@ -121,8 +141,29 @@ pub enum Notification {
         /// The file of the session before.
         previous_session_file: Option<String>,
     },
+    /// A summary has taken the place of messages, for the model.
+    SessionCompact {
+        /// Can be read as a [`SessionCompactNote`](crate::SessionCompactNote).
+        note: Json,
+    },
     /// Wharf is about to end.
     SessionShutdown,
+    /// Another model became the current one.
+    ModelSelect {
+        /// Can be read as a [`ModelSelectNote`](crate::ModelSelectNote).
+        note: Json,
+    },
+    /// A reply was torn and is asked for again; what came of it is void.
+    StreamRetry {
+        /// Can be read as a [`StreamRetryNote`](crate::StreamRetryNote).
+        note: Json,
+    },
+    /// A reply hit its limit of tokens and is asked for again with more; what came
+    /// of it is void.
+    LengthRetry {
+        /// Can be read as a [`LengthRetryNote`](crate::LengthRetryNote).
+        note: Json,
+    },
     /// A run begins.
     AgentStart {
         /// `provider/id`
@@ -206,7 +247,11 @@ impl Notification {
         match self {
             Self::SessionStart => names::SESSION_START,
             Self::SessionSwitch { .. } => names::SESSION_SWITCH,
+            Self::SessionCompact { .. } => names::SESSION_COMPACT,
             Self::SessionShutdown => names::SESSION_SHUTDOWN,
+            Self::ModelSelect { .. } => names::MODEL_SELECT,
+            Self::StreamRetry { .. } => names::STREAM_RETRY,
+            Self::LengthRetry { .. } => names::LENGTH_RETRY,
             Self::AgentStart { .. } => names::AGENT_START,
             Self::AgentEnd { .. } => names::AGENT_END,
             Self::TurnStart => names::TURN_START,
@@ -269,8 +314,38 @@ impl From<wit::Notification> for Notification {
                 is_error: note.is_error,
             },
             wit::Notification::Other(note) => {
-                Self::Other { name: note.name, fields: Json::from_host(note.fields) }
+                let fields = Json::from_host(note.fields);
+                match note.name.as_str() {
+                    names::SESSION_COMPACT => Self::SessionCompact { note: fields },
+                    names::MODEL_SELECT => Self::ModelSelect { note: fields },
+                    names::STREAM_RETRY => Self::StreamRetry { note: fields },
+                    names::LENGTH_RETRY => Self::LengthRetry { note: fields },
+                    _ => Self::Other { name: note.name, fields },
+                }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_without_a_case_in_the_wit_have_one_here_as_far_as_they_are_known() {
+        for event in Event::ALL.into_iter().chain([Event::Other("novel".into())]) {
+            let note = wit::OtherNote { name: event.name().into(), fields: "{}".into() };
+            let notification = Notification::from(wit::Notification::Other(note));
+            assert_eq!(notification.name(), event.name());
+            let is_typed = !matches!(notification, Notification::Other { .. });
+            let expected = matches!(
+                event,
+                Event::SessionCompact
+                    | Event::ModelSelect
+                    | Event::StreamRetry
+                    | Event::LengthRetry
+            );
+            assert_eq!(is_typed, expected, "{}", event.name());
         }
     }
 }

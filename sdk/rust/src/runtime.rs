@@ -93,6 +93,15 @@ impl<E: Extension> Guest for Component<E> {
         answer.unwrap_or(Ok(wit::SwitchDecision::Proceed))
     }
 
+    async fn on_session_before_compact(
+        event: wit::SessionBeforeCompactEvent,
+    ) -> Result<wit::CompactDecision, String> {
+        Self::prepare();
+        let answer =
+            handlers::run::<handlers::SessionBeforeCompact>("session_before_compact", event).await;
+        answer.unwrap_or(Ok(wit::CompactDecision::Proceed))
+    }
+
     async fn on_notification(event: wit::Notification) -> Result<(), String> {
         Self::prepare();
         handlers::run::<handlers::Notified>("", event).await.unwrap_or(Ok(()))

@@ -56,6 +56,14 @@ impl AgentDir {
         self.0.join("models.json")
     }
 
+    pub fn auth_file(&self) -> PathBuf {
+        self.0.join("auth.json")
+    }
+
+    pub fn performance_log(&self) -> PathBuf {
+        self.0.join("performance.jsonl")
+    }
+
     pub fn trust_file(&self) -> PathBuf {
         self.0.join("trusted.json")
     }

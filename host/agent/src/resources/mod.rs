@@ -9,6 +9,7 @@ pub mod frontmatter;
 pub mod location;
 mod project;
 pub mod settings;
+pub mod settings_file;
 pub mod skills;
 pub mod substitution;
 pub mod system_prompt;
@@ -24,6 +25,7 @@ pub use diagnostics::Diagnostic;
 pub use dirs::AgentDir;
 pub use location::Location;
 pub use settings::Settings;
+pub use settings_file::{SettingsFile, SettingsWriteError};
 pub use skills::{Skill, SkillError};
 pub use system_prompt::SystemPrompt;
 pub use templates::{Template, TemplateError};
@@ -74,6 +76,14 @@ impl ResourceOptions {
     }
 }
 
+/// What belongs into the system prompt of one model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModelPrompt {
+    /// Takes the place of Wharf's own.
+    pub replace: Option<String>,
+    pub append: Option<String>,
+}
+
 /// What was found. Problems are diagnostics: loading always succeeds.
 #[derive(Debug)]
 pub struct Resources {
@@ -92,6 +102,17 @@ pub enum ExpandError {
     Skill(#[from] SkillError),
     #[error(transparent)]
     Template(#[from] TemplateError),
+}
+
+/// Why the model does not get a skill.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelSkillError {
+    #[error("there is no skill {name:?}; there are: {known}")]
+    Unknown { name: String, known: String },
+    #[error("only the person may use the skill {name:?}, with /skill:{name}")]
+    PersonOnly { name: String },
+    #[error(transparent)]
+    Unreadable(#[from] SkillError),
 }
 
 impl Resources {
@@ -122,6 +143,34 @@ impl Resources {
         self.skills.iter().find(|skill| skill.name == name)
     }
 
+    /// The skills that the model may use.
+    pub fn skills_for_model(&self) -> impl Iterator<Item = &Skill> {
+        self.skills.iter().filter(|skill| !skill.disable_model_invocation)
+    }
+
+    /// What the `skill` tool gives: the skill's text with its arguments put in.
+    ///
+    /// # Errors
+    /// There is no such skill, only a person may use it, or it cannot be read any more.
+    pub fn expand_for_model(
+        &self,
+        name: &str,
+        arguments: &str,
+        session_id: &str,
+    ) -> Result<String, ModelSkillError> {
+        match self.skill(name) {
+            Some(skill) if skill.disable_model_invocation => {
+                Err(ModelSkillError::PersonOnly { name: name.to_owned() })
+            }
+            Some(skill) => Ok(skill.expand(arguments, session_id)?),
+            None => {
+                let names: Vec<_> = self.skills_for_model().map(|known| &*known.name).collect();
+                let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+                Err(ModelSkillError::Unknown { name: name.to_owned(), known })
+            }
+        }
+    }
+
     pub fn template(&self, name: &str) -> Option<&Template> {
         self.templates.iter().find(|template| template.name == name)
     }
@@ -144,14 +193,18 @@ impl Resources {
         Ok(template.map(|template| template.expand(arguments, session_id)).transpose()?)
     }
 
-    /// The system prompt of a run with these tools. `date`: today, as `2026-01-31`.
-    pub fn system_prompt(&self, tools: &[&ToolSpec], date: &str) -> String {
+    /// The system prompt of a run with these tools. `date`: today, as `2026-01-31`. What
+    /// the command line says goes over what the model's own says.
+    pub fn system_prompt(&self, tools: &[&ToolSpec], date: &str, model: &ModelPrompt) -> String {
+        let given = self.options.append_system_prompt.as_deref();
+        let appended: Vec<&str> = model.append.as_deref().into_iter().chain(given).collect();
+        let appended = appended.join("\n\n");
         SystemPrompt {
-            replacement: self.options.system_prompt.as_deref(),
+            replacement: self.options.system_prompt.as_deref().or(model.replace.as_deref()),
             tools,
             context_files: &self.context_files,
             skills: &self.skills,
-            appended: self.options.append_system_prompt.as_deref(),
+            appended: Some(appended.as_str()).filter(|text| !text.is_empty()),
             date,
             cwd: &self.options.cwd,
         }

@@ -9,6 +9,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use wharf_protocol::ThinkingLevel;
+pub use wharf_protocol::command::QueueMode;
+use wharf_provider::ThinkingBudgets;
 
 use super::diagnostics::Diagnostic;
 use super::dirs::{AgentDir, PROJECT_DIR, expand_home, resolve_path};
@@ -23,24 +25,6 @@ const PATH_LISTS: [&str; 3] = ["extensions", "skills", "prompts"];
 
 /// The name in `extensionSettings` whose values hold for every extension.
 const ANY_EXTENSION: &str = "*";
-
-/// How many queued messages are delivered at a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum QueueMode {
-    All,
-    #[default]
-    OneAtATime,
-}
-
-impl QueueMode {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::OneAtATime => "one-at-a-time",
-        }
-    }
-}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetrySettings {
@@ -81,6 +65,11 @@ pub struct Settings {
     pub default_provider: Option<String>,
     pub default_model: Option<String>,
     pub default_thinking_level: Option<ThinkingLevel>,
+    pub thinking_budgets: ThinkingBudgets,
+    /// Patterns of the models that cycling goes through, in its order; none: all models.
+    pub enabled_models: Vec<String>,
+    /// Whether a session without a name is given one after its first reply.
+    pub auto_session_name: bool,
     pub steering_mode: QueueMode,
     pub follow_up_mode: QueueMode,
     pub retry: RetrySettings,
@@ -145,10 +134,19 @@ impl Settings {
             let path = get::<PathBuf>(&merged, key).filter(|path| !path.as_os_str().is_empty());
             path.map(|path| expand_home(&path, home))
         };
+        let budgets = ThinkingBudgets::default();
         Self {
             default_provider: get(&merged, "defaultProvider"),
             default_model: get(&merged, "defaultModel"),
             default_thinking_level: get(&merged, "defaultThinkingLevel"),
+            thinking_budgets: ThinkingBudgets {
+                minimal: get(&merged, "thinkingBudgets.minimal").unwrap_or(budgets.minimal),
+                low: get(&merged, "thinkingBudgets.low").unwrap_or(budgets.low),
+                medium: get(&merged, "thinkingBudgets.medium").unwrap_or(budgets.medium),
+                high: get(&merged, "thinkingBudgets.high").unwrap_or(budgets.high),
+            },
+            enabled_models: get(&merged, "enabledModels").unwrap_or_default(),
+            auto_session_name: get(&merged, "autoSessionName").unwrap_or(true),
             steering_mode: get(&merged, "steeringMode").unwrap_or_default(),
             follow_up_mode: get(&merged, "followUpMode").unwrap_or_default(),
             retry: RetrySettings {
@@ -210,10 +208,17 @@ fn check<T: DeserializeOwned>(value: &Value) -> Result<(), serde_json::Error> {
 }
 
 /// Every typed key, an object before its members.
-const KEYS: [(&str, Check); 25] = [
+const KEYS: [(&str, Check); 32] = [
     ("defaultProvider", check::<String>),
     ("defaultModel", check::<String>),
     ("defaultThinkingLevel", check::<ThinkingLevel>),
+    ("thinkingBudgets", check::<Map<String, Value>>),
+    ("thinkingBudgets.minimal", check::<u64>),
+    ("thinkingBudgets.low", check::<u64>),
+    ("thinkingBudgets.medium", check::<u64>),
+    ("thinkingBudgets.high", check::<u64>),
+    ("enabledModels", check::<Vec<String>>),
+    ("autoSessionName", check::<bool>),
     ("steeringMode", check::<QueueMode>),
     ("followUpMode", check::<QueueMode>),
     ("retry", check::<Map<String, Value>>),
@@ -440,12 +445,17 @@ mod tests {
         );
         assert!(settings.enable_skill_commands);
         assert!(!settings.block_images);
+        assert_eq!(settings.thinking_budgets, ThinkingBudgets::default());
+        assert_eq!(settings.enabled_models, [] as [&str; 0]);
+        assert!(settings.auto_session_name);
     }
 
     #[test]
     fn every_key_is_read() {
         let setup = Setup::new(
             r#"{"defaultProvider": "p", "defaultModel": "m", "defaultThinkingLevel": "xhigh",
+                "thinkingBudgets": {"minimal": 1, "low": 2, "medium": 3, "high": 4},
+                "enabledModels": ["b/*", "a"], "autoSessionName": false,
                 "steeringMode": "all", "followUpMode": "all",
                 "retry": {"enabled": false, "maxRetries": 1, "baseDelayMs": 2, "maxDelayMs": 3},
                 "compaction": {"enabled": false, "reserveTokens": 4, "keepRecentTokens": 5},
@@ -459,6 +469,12 @@ mod tests {
         assert_eq!(settings.default_provider.as_deref(), Some("p"));
         assert_eq!(settings.default_model.as_deref(), Some("m"));
         assert_eq!(settings.default_thinking_level, Some(ThinkingLevel::Xhigh));
+        assert_eq!(
+            settings.thinking_budgets,
+            ThinkingBudgets { minimal: 1, low: 2, medium: 3, high: 4 }
+        );
+        assert_eq!(settings.enabled_models, ["b/*", "a"]);
+        assert!(!settings.auto_session_name);
         assert_eq!(
             (settings.steering_mode, settings.follow_up_mode),
             (QueueMode::All, QueueMode::All)
@@ -485,8 +501,10 @@ mod tests {
     #[test]
     fn a_project_overrides_key_by_key_only_when_trusted() {
         let setup = Setup::new(
-            r#"{"defaultModel": "a", "defaultProvider": "p", "retry": {"maxRetries": 9, "enabled": false}, "other": {"x": 1}}"#,
-            r#"{"defaultModel": "b", "retry": {"maxRetries": 1}, "other": {"y": 2}, "defaultProvider": null}"#,
+            r#"{"defaultModel": "a", "defaultProvider": "p", "retry": {"maxRetries": 9, "enabled": false},
+                "thinkingBudgets": {"low": 5, "high": 7}, "enabledModels": ["a", "b"], "other": {"x": 1}}"#,
+            r#"{"defaultModel": "b", "retry": {"maxRetries": 1}, "thinkingBudgets": {"low": 6},
+                "enabledModels": ["c"], "other": {"y": 2}, "defaultProvider": null}"#,
         );
         let (settings, _) = setup.load(false);
         assert_eq!(settings.default_model.as_deref(), Some("a"));
@@ -497,6 +515,8 @@ mod tests {
         assert_eq!(settings.default_model.as_deref(), Some("b"));
         assert_eq!(settings.default_provider, None);
         assert_eq!((settings.retry.max_retries, settings.retry.enabled), (1, false));
+        assert_eq!((settings.thinking_budgets.low, settings.thinking_budgets.high), (6, 7));
+        assert_eq!(settings.enabled_models, ["c"]);
         assert_eq!(settings.merged["other"], serde_json::json!({"x": 1, "y": 2}));
         assert_eq!(settings.global["other"], serde_json::json!({"x": 1}));
     }
@@ -523,7 +543,9 @@ mod tests {
         let setup = Setup::new(
             r#"{"defaultThinkingLevel": "extreme", "steeringMode": 1, "followUpMode": "all",
                 "retry": {"maxRetries": -1, "baseDelayMs": 7}, "compaction": true,
-                "skills": ["a", 2], "prompts": "p", "defaultModel": null}"#,
+                "skills": ["a", 2], "prompts": "p", "defaultModel": null,
+                "thinkingBudgets": {"low": "much", "medium": -1, "high": 9, "minimal": null},
+                "enabledModels": "m", "autoSessionName": 1}"#,
             "",
         );
         let (settings, problems) = setup.load(false);
@@ -532,9 +554,19 @@ mod tests {
         assert_eq!((settings.retry.max_retries, settings.retry.base_delay_ms), (3, 7));
         assert!(settings.compaction.enabled);
         assert_eq!(
+            settings.thinking_budgets,
+            ThinkingBudgets { high: 9, ..ThinkingBudgets::default() }
+        );
+        assert_eq!(settings.enabled_models, [] as [&str; 0]);
+        assert!(settings.auto_session_name);
+        assert_eq!(
             problems,
             [
                 "agent/settings.json: `defaultThinkingLevel` is ignored: unknown variant `extreme`, expected one of `off`, `minimal`, `low`, `medium`, `high`, `xhigh`",
+                "agent/settings.json: `thinkingBudgets.low` is ignored: invalid type: string \"much\", expected u64",
+                "agent/settings.json: `thinkingBudgets.medium` is ignored: invalid value: integer `-1`, expected u64",
+                "agent/settings.json: `enabledModels` is ignored: invalid type: string \"m\", expected a sequence",
+                "agent/settings.json: `autoSessionName` is ignored: invalid type: integer `1`, expected a boolean",
                 "agent/settings.json: `steeringMode` is ignored: invalid type: integer `1`, expected string or map",
                 "agent/settings.json: `retry.maxRetries` is ignored: invalid value: integer `-1`, expected u32",
                 "agent/settings.json: `compaction` is ignored: invalid type: boolean `true`, expected a map",

@@ -188,7 +188,7 @@ fn the_system_prompt_has_the_parts_that_were_loaded() {
         append_system_prompt: Some("Appended.".to_owned()),
         ..setup.options()
     });
-    let prompt = resources.system_prompt(&[], "2026-01-31");
+    let prompt = resources.system_prompt(&[], "2026-01-31", &ModelPrompt::default());
     let places: Vec<_> =
         ["Own base.", "agent's rules", "project's rules", "Appended.", "2026-01-31"]
             .iter()
@@ -270,4 +270,31 @@ fn the_reference_s_own_skills_load_as_it_says() {
         )),
         "{text}"
     );
+}
+
+#[test]
+fn the_model_gets_the_skills_that_it_may_use() {
+    let hidden = "---\nname: b\ndescription: B.\ndisable-model-invocation: true\n---\nDo b.";
+    let setup = Setup::new(&[
+        ("home/.wharf/agent/skills/a/SKILL.md", &skill_file("a")),
+        ("home/.wharf/agent/skills/b/SKILL.md", hidden),
+        ("home/.wharf/agent/skills/c/SKILL.md", &skill_file("c")),
+    ]);
+    let resources = Resources::load(setup.options());
+    let names: Vec<_> = resources.skills_for_model().map(|skill| &*skill.name).collect();
+    assert_eq!(names, ["a", "c"]);
+    let text = resources.expand_for_model("a", "'x y' z", "s").unwrap();
+    assert!(text.contains("Do a with x y."), "{text}");
+    fs::remove_file(setup.path("home/.wharf/agent/skills/c/SKILL.md")).unwrap();
+    for (name, expect) in [
+        ("d", "there is no skill \"d\"; there are: a, c"),
+        ("b", "only the person may use the skill \"b\", with /skill:b"),
+        ("c", "failed to use skill c: "),
+    ] {
+        let error = resources.expand_for_model(name, "", "s").unwrap_err().to_string();
+        assert!(error.starts_with(expect), "{error}");
+    }
+    let none = Resources::load(ResourceOptions { no_skills: true, ..setup.options() });
+    let error = none.expand_for_model("a", "", "s").unwrap_err().to_string();
+    assert_eq!(error, "there is no skill \"a\"; there are: none");
 }

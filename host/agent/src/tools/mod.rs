@@ -1,4 +1,5 @@
-//! The built-in tools: read, write, edit, bash, grep, find and ls.
+//! The built-in tools: read, bash, edit, write, grep, find and ls for files and commands;
+//! ask_user, skill, tasks_update and suggest_next for the conversation.
 //!
 //! What isn't here: which tools are active, hooks around calls, and settings files.
 //! The file tools act on exactly the path that [`Tool::paths`] names, so that what a
@@ -6,6 +7,7 @@
 
 mod ansi;
 mod args;
+mod ask_user;
 mod bash;
 mod capture;
 mod edit;
@@ -19,6 +21,9 @@ mod read;
 mod replace;
 mod save;
 mod shell;
+mod skill;
+mod suggest_next;
+mod tasks_update;
 #[cfg(test)]
 mod testing;
 mod truncate;
@@ -46,19 +51,27 @@ pub struct ToolOptions {
     pub shell_command_prefix: Option<String>,
     /// What `~` stands for; `None` leaves `~` as it is.
     pub home: Option<PathBuf>,
+    /// Whether there are skills that the model may use; without any, `skill` is not
+    /// offered.
+    pub has_skills: bool,
 }
 
 impl Default for ToolOptions {
     fn default() -> Self {
-        Self { shell_path: None, shell_command_prefix: None, home: std::env::home_dir() }
+        Self {
+            shell_path: None,
+            shell_command_prefix: None,
+            home: std::env::home_dir(),
+            has_skills: false,
+        }
     }
 }
 
-/// The seven tools, in the order in which the system prompt lists them.
+/// The tools, in the order in which the system prompt lists them.
 pub fn builtin_tools(options: ToolOptions) -> Vec<Arc<dyn Tool>> {
     let paths = paths::Paths::new(options.home);
     let shell = Shell::new(options.shell_path, options.shell_command_prefix);
-    vec![
+    let mut tools: Vec<Arc<dyn Tool>> = vec![
         Arc::new(read::Read::new(paths.clone())),
         Arc::new(bash::Bash::new(shell)),
         Arc::new(edit::Edit::new(paths.clone())),
@@ -66,7 +79,14 @@ pub fn builtin_tools(options: ToolOptions) -> Vec<Arc<dyn Tool>> {
         Arc::new(grep::Grep::new(paths.clone())),
         Arc::new(find::Find::new(paths.clone())),
         Arc::new(ls::Ls::new(paths)),
-    ]
+        Arc::new(ask_user::AskUser::new()),
+    ];
+    if options.has_skills {
+        tools.push(Arc::new(skill::Skill::new()));
+    }
+    tools.push(Arc::new(tasks_update::TasksUpdate::new()));
+    tools.push(Arc::new(suggest_next::SuggestNext::new()));
+    tools
 }
 
 #[cfg(test)]
@@ -75,24 +95,55 @@ mod tests {
 
     use super::*;
 
+    fn tools(has_skills: bool) -> Vec<Arc<dyn Tool>> {
+        builtin_tools(ToolOptions { home: None, has_skills, ..ToolOptions::default() })
+    }
+
+    #[test]
+    fn skill_is_offered_only_where_there_are_skills() {
+        let names = |tools: Vec<Arc<dyn Tool>>| {
+            tools.iter().map(|tool| tool.spec().name.clone()).collect::<Vec<_>>()
+        };
+        let mut expected = vec![
+            "read",
+            "bash",
+            "edit",
+            "write",
+            "grep",
+            "find",
+            "ls",
+            "ask_user",
+            "skill",
+            "tasks_update",
+            "suggest_next",
+        ];
+        assert_eq!(names(tools(true)), expected);
+        expected.retain(|name| *name != "skill");
+        assert_eq!(names(tools(false)), expected);
+    }
+
+    /// An object's keywords are all there, at every depth.
+    fn check_object(tool: &str, schema: &Value) {
+        assert_eq!(schema["type"], "object", "{tool}");
+        assert_eq!(schema["additionalProperties"], Value::Bool(false), "{tool}");
+        assert!(schema["required"].is_array(), "{tool}");
+        for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+            assert!(property["description"].is_string(), "{tool} {name}");
+            if property["items"]["type"] == "object" {
+                check_object(tool, &property["items"]);
+            }
+        }
+    }
+
     #[test]
     fn every_schema_is_strict() {
-        let tools =
-            builtin_tools(ToolOptions { shell_path: None, shell_command_prefix: None, home: None });
-        let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
-        assert_eq!(names, ["read", "bash", "edit", "write", "grep", "find", "ls"]);
-        for tool in &tools {
+        for tool in tools(true) {
             let spec = tool.spec();
             let schema = &spec.parameters;
-            assert_eq!(schema["type"], "object", "{}", spec.name);
-            assert_eq!(schema["additionalProperties"], Value::Bool(false), "{}", spec.name);
-            assert!(schema["required"].is_array(), "{}", spec.name);
+            check_object(&spec.name, schema);
             // Some APIs refuse these at the root of a tool's schema.
             for keyword in ["oneOf", "anyOf", "allOf"] {
                 assert!(schema.get(keyword).is_none(), "{}", spec.name);
-            }
-            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
-                assert!(property["description"].is_string(), "{} {name}", spec.name);
             }
             assert!(jsonschema::validator_for(schema).is_ok(), "{}", spec.name);
         }

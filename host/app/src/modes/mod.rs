@@ -6,7 +6,7 @@ pub(crate) mod rpc;
 use std::time::{Duration, Instant};
 
 /// How long a reader that does not read may hold the exit.
-const FLUSH_GRACE: Duration = Duration::from_secs(30);
+pub(crate) const FLUSH_GRACE: Duration = Duration::from_secs(30);
 
 /// What a signal leaves for aborting, for `session_shutdown` and for flushing, each;
 /// clients send SIGKILL after a second.
@@ -18,6 +18,17 @@ fn slash_command(message: &str) -> Option<(&str, &str)> {
     let (name, arguments) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
     // With a slash in it it is a path: no extension may have such a name.
     (!name.is_empty() && !name.contains('/')).then(|| (name, arguments.trim()))
+}
+
+/// The command of a message that a person means for the shell: `!command`, or
+/// `!!command`, which the model does not see. True: the latter.
+fn shell_command(message: &str) -> Option<(&str, bool)> {
+    let rest = message.strip_prefix('!')?;
+    let (command, hidden) = match rest.strip_prefix('!') {
+        Some(command) => (command.trim(), true),
+        None => (rest.trim(), false),
+    };
+    (!command.is_empty()).then_some((command, hidden))
 }
 
 /// Completes at `due`; at once where nothing is.

@@ -17,7 +17,7 @@ use wharf_session::Session;
 use crate::cli::{RunArgs, UiForm};
 use crate::front::{Front, Wakeup};
 use crate::modes::rpc::{OUTPUT_GONE, session_diagnostic};
-use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, slash_command, sleep_until};
+use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, shell_command, slash_command, sleep_until};
 use crate::prompt_files::{self, Prompts};
 use crate::report;
 use crate::signals::Signals;
@@ -123,6 +123,20 @@ impl Once {
             .await;
             return Ok(());
         }
+        if let Some((command, hidden)) = shell_command(&text) {
+            let (agent, command) = (self.agent.clone(), command.to_owned());
+            let run = async move { agent.run_user_bash(command, hidden).await };
+            let result = self.print_until(run).await?;
+            if let Printer::Text { .. } = self.printer {
+                let end = if result.output.ends_with('\n') { "" } else { "\n" };
+                self.out.raw(format!("{}{end}", result.output).into_bytes());
+            }
+            return match result.exit_code {
+                Some(0) => Ok(()),
+                Some(code) => Err(format!("the command exited with code {code}")),
+                None => Err("the command was cancelled".to_owned()),
+            };
+        }
         let submission = Submission {
             text,
             images,
@@ -224,6 +238,18 @@ impl Once {
                         self.failed = true;
                         report::error(failure);
                     }
+                }
+                Event::AutoRetryStart { attempt, max_attempts, delay_ms, error_message } => {
+                    report::warning(format_args!(
+                        "{error_message}; trying again in {:.1} s ({attempt} of {max_attempts})",
+                        *delay_ms as f64 / 1000.0
+                    ));
+                }
+                Event::StreamRetry { error_message, .. } => {
+                    report::warning(format_args!("{error_message}; asking again"));
+                }
+                Event::AutoCompactionEnd { error_message: Some(problem), .. } => {
+                    report::warning(problem);
                 }
                 // What concerns the start has been told where it was found.
                 Event::ExtensionError { event, .. } if event == "load" || event == "register" => {}

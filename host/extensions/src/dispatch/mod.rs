@@ -4,6 +4,7 @@
 mod before_agent_start;
 mod input;
 mod notification;
+mod session_before_compact;
 mod session_before_switch;
 mod tool_call;
 mod tool_result;
@@ -11,6 +12,7 @@ mod tool_result;
 pub(crate) use before_agent_start::before_agent_start;
 pub(crate) use input::input;
 pub(crate) use notification::{MessageUpdateThrottle, event_of, notification};
+pub(crate) use session_before_compact::session_before_compact;
 pub(crate) use session_before_switch::session_before_switch;
 pub(crate) use tool_call::tool_call;
 pub(crate) use tool_result::tool_result;

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
 use wharf_agent::hooks::{HookEvent, HookNotification};
 use wharf_protocol::Event;
 
@@ -34,6 +35,8 @@ pub(crate) fn event_of(notification: &HookNotification) -> Option<HookEvent> {
     match notification {
         HookNotification::SessionStart => Some(HookEvent::SessionStart),
         HookNotification::SessionSwitch { .. } => Some(HookEvent::SessionSwitch),
+        HookNotification::SessionCompact { .. } => Some(HookEvent::SessionCompact),
+        HookNotification::ModelSelect { .. } => Some(HookEvent::ModelSelect),
         HookNotification::SessionShutdown => Some(HookEvent::SessionShutdown),
         HookNotification::Wire(event) => {
             HookEvent::ALL.into_iter().find(|known| known.name() == event.name())
@@ -53,9 +56,22 @@ pub(crate) fn notification(notification: &HookNotification) -> Option<wit::Notif
                     .map(|file| file.to_string_lossy().into_owned()),
             })
         }
+        HookNotification::SessionCompact { entry_id, result, from_extension } => other(
+            HookEvent::SessionCompact.name(),
+            &json!({ "entryId": entry_id, "result": result, "fromExtension": from_extension }),
+        ),
+        HookNotification::ModelSelect { model, previous, source } => other(
+            HookEvent::ModelSelect.name(),
+            &json!({ "model": model, "previousModel": previous, "source": source.as_str() }),
+        ),
         HookNotification::SessionShutdown => wit::Notification::SessionShutdown,
         HookNotification::Wire(event) => return wire(event),
     })
+}
+
+/// What the WIT has no case for.
+fn other(name: &str, fields: &Value) -> wit::Notification {
+    wit::Notification::Other(wit::OtherNote { name: name.to_owned(), fields: to_json(fields) })
 }
 
 fn wire(event: &Event) -> Option<wit::Notification> {
@@ -102,7 +118,29 @@ fn wire(event: &Event) -> Option<wit::Notification> {
                 is_error: *is_error,
             })
         }
-        Event::SessionNameChanged { .. }
+        Event::StreamRetry { attempt, max_attempts, error_message } => other(
+            event.name(),
+            &json!({
+                "attempt": attempt,
+                "maxAttempts": max_attempts,
+                "errorMessage": error_message,
+            }),
+        ),
+        Event::LengthRetry { attempt, max_tokens, next_max_tokens } => other(
+            event.name(),
+            &json!({
+                "attempt": attempt,
+                "maxTokens": max_tokens,
+                "nextMaxTokens": next_max_tokens,
+            }),
+        ),
+        Event::AutoRetryStart { .. }
+        | Event::AutoRetryEnd { .. }
+        | Event::AutoCompactionStart { .. }
+        | Event::AutoCompactionEnd { .. }
+        | Event::SessionNameChanged { .. }
+        | Event::TasksUpdate { .. }
+        | Event::SuggestNext { .. }
         | Event::ExtensionError { .. }
         | Event::ExtensionUiRequest(_)
         | Event::ExtensionUiResponseHandled { .. } => return None,

@@ -3,6 +3,7 @@
 
 mod cache;
 mod calls;
+mod compaction;
 mod dispatch;
 mod faults;
 mod loading;

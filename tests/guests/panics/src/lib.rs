@@ -1,8 +1,9 @@
-//! Panics in a command (`/boom`), and in a `tool_call` handler when a shell command
-//! contains `PANIC`.
+//! Panics in a command (`/boom`), in a `tool_call` handler when a shell command
+//! contains `PANIC`, and before a compaction whose instructions do.
 
 use wharf_sdk::{
-    BuiltinCall, CommandCtx, Ctx, Extension, Registration, Result, ToolCallDecision, ToolCallEvent,
+    BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, Registration, Result,
+    SessionBeforeCompactEvent, ToolCallDecision, ToolCallEvent,
 };
 
 #[derive(Default)]
@@ -13,6 +14,7 @@ impl Extension for Panics {
         Registration::new("panics", "0.1.0")
             .command("boom", "Panics", Self::boom)
             .on_tool_call(Self::tool_call)
+            .on_session_before_compact(Self::compact)
     }
 }
 
@@ -26,6 +28,16 @@ impl Panics {
             assert!(!bash.command.contains("PANIC"), "boom on purpose");
         }
         Ok(ToolCallDecision::Allow)
+    }
+
+    async fn compact(
+        &self,
+        _ctx: &Ctx,
+        event: SessionBeforeCompactEvent,
+    ) -> Result<CompactDecision> {
+        let instructions = event.instructions.unwrap_or_default();
+        assert!(!instructions.contains("PANIC"), "boom on purpose");
+        Ok(CompactDecision::Proceed)
     }
 }
 

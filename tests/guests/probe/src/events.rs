@@ -2,9 +2,11 @@
 
 use serde_json::json;
 use wharf_sdk::{
-    BeforeAgentStart, BeforeAgentStartEvent, BuiltinCall, CommandCtx, Content, Control, Ctx,
-    CustomMessage, InputDecision, InputEvent, InputSource, Json, Notification, Result,
-    ToolCallDecision, ToolCallEvent, ToolResultEvent, ToolResultPatch,
+    BeforeAgentStart, BeforeAgentStartEvent, BuiltinCall, CommandCtx, CompactDecision, Content,
+    Control, Ctx, CustomMessage, InputDecision, InputEvent, InputSource, Json, LengthRetryNote,
+    ModelSelectNote, Notification, OwnSummary, Result, SessionBeforeCompactEvent,
+    SessionCompactNote, StreamRetryNote, ToolCallDecision, ToolCallEvent, ToolResultEvent,
+    ToolResultPatch,
 };
 
 use crate::Probe;
@@ -79,6 +81,66 @@ impl Probe {
             message: Some(message),
             system_prompt: Some(event.system_prompt + " [probe]"),
         })
+    }
+
+    pub(crate) async fn compact(
+        &self,
+        ctx: &Ctx,
+        event: SessionBeforeCompactEvent,
+    ) -> Result<CompactDecision> {
+        let instructions = event.instructions.as_deref().unwrap_or_default();
+        let (word, rest) = instructions.split_once(' ').unwrap_or((instructions, ""));
+        Ok(match word {
+            "CANCEL" => CompactDecision::Cancel,
+            "FAIL" => return Err("probe fails on purpose".into()),
+            "REPLACE" => OwnSummary::new(rest).with_details(event.details).into(),
+            "KEEP" => OwnSummary::new("kept more").keeping_from(rest).into(),
+            "SHOW" => {
+                let shown = json!({
+                    "cause": format!("{:?}", event.cause),
+                    "firstKeptEntryId": event.first_kept_entry_id,
+                    "tokensBefore": event.tokens_before,
+                    "previousSummary": event.previous_summary,
+                    "messages": event.messages.value()?,
+                    "turnPrefix": event.turn_prefix.value()?,
+                    "details": event.details.value()?,
+                    "instructions": instructions,
+                });
+                report(ctx, "compact", Ok(shown));
+                CompactDecision::Proceed
+            }
+            _ => CompactDecision::Proceed,
+        })
+    }
+
+    pub(crate) async fn read(&self, _ctx: &Ctx, notification: Notification) -> Result<()> {
+        let line = match notification {
+            Notification::SessionCompact { note } => {
+                let note: SessionCompactNote = note.parse()?;
+                format!("compact {} {:?} {}", note.summary, note.details, note.from_extension)
+            }
+            Notification::ModelSelect { note } => {
+                let note: ModelSelectNote = note.parse()?;
+                let had = note.previous_model.is_some();
+                format!("model {} {had} {:?}", note.model.value()?["id"], note.source)
+            }
+            Notification::StreamRetry { note } => {
+                let note: StreamRetryNote = note.parse()?;
+                format!("stream {}/{} {}", note.attempt, note.max_attempts, note.error_message)
+            }
+            Notification::LengthRetry { note } => {
+                let note: LengthRetryNote = note.parse()?;
+                format!("length {} {} {}", note.attempt, note.max_tokens, note.next_max_tokens)
+            }
+            other => format!("untyped {}", other.name()),
+        };
+        self.typed.borrow_mut().push(line);
+        Ok(())
+    }
+
+    pub(crate) async fn typed(&self, ctx: &CommandCtx, _args: &str) -> Result<()> {
+        ctx.ui().notify(Json::of(&*self.typed.borrow())?.as_str());
+        Ok(())
     }
 
     pub(crate) async fn count(&self, ctx: &Ctx, notification: Notification) -> Result<()> {

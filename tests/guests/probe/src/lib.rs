@@ -10,8 +10,12 @@
 //! - Input `transform:text` becomes upper case; `handled:text` is dealt with;
 //!   `source:` too, and shows where it came from.
 //! - A prompt that contains `INJECT` gets a custom message and a longer system prompt.
+//! - The first word of a compaction's instructions steers `session_before_compact`:
+//!   `CANCEL`, `FAIL`, `REPLACE text`, `KEEP id` (an own summary that keeps the entries
+//!   from that one on); `SHOW` shows the event as `{"call": "compact", "result"}`.
 //! - `/counts` shows how often each notification arrived; `session_shutdown` is
-//!   shown when it arrives.
+//!   shown when it arrives. `/typed` shows those that the SDK reads out of the WIT's
+//!   `other`, in order.
 //! - `/print text` writes to standard output and standard error.
 
 mod commands;
@@ -25,6 +29,7 @@ use wharf_sdk::{Event, Extension, Registration};
 #[derive(Default)]
 struct Probe {
     counts: RefCell<BTreeMap<String, u64>>,
+    typed: RefCell<Vec<String>>,
 }
 
 impl Extension for Probe {
@@ -34,7 +39,13 @@ impl Extension for Probe {
             .on_tool_result(Self::tool_result)
             .on_input(Self::input)
             .on_before_agent_start(Self::before_agent_start)
+            .on_session_before_compact(Self::compact)
             .on_notification(Event::ALL, Self::count)
+            .on_notification(
+                [Event::SessionCompact, Event::ModelSelect, Event::StreamRetry, Event::LengthRetry],
+                Self::read,
+            )
+            .command("typed", "Shows what some notifications said", Self::typed)
             .command("counts", "Shows how often each notification arrived", Self::counts);
         commands::add(registration)
     }

@@ -1,10 +1,12 @@
-//! Never comes back from a command (`/spin`), and from a `tool_call` handler when a
-//! shell command contains `SPIN`. `/still` tells whether the extension is alive.
+//! Never comes back from a command (`/spin`), from a `tool_call` handler when a shell
+//! command contains `SPIN`, and from a compaction whose instructions do. `/still`
+//! tells whether the extension is alive.
 
 use std::hint::black_box;
 
 use wharf_sdk::{
-    BuiltinCall, CommandCtx, Ctx, Extension, Registration, Result, ToolCallDecision, ToolCallEvent,
+    BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, Registration, Result,
+    SessionBeforeCompactEvent, ToolCallDecision, ToolCallEvent,
 };
 
 #[derive(Default)]
@@ -16,6 +18,7 @@ impl Extension for Spins {
             .command("spin", "Loops for ever", Self::spin)
             .command("still", "Says that it is still there", Self::still)
             .on_tool_call(Self::tool_call)
+            .on_session_before_compact(Self::compact)
     }
 }
 
@@ -33,6 +36,17 @@ impl Spins {
         match event.builtin()? {
             Some(BuiltinCall::Bash(bash)) if bash.command.contains("SPIN") => spin(),
             _ => Ok(ToolCallDecision::Allow),
+        }
+    }
+
+    async fn compact(
+        &self,
+        _ctx: &Ctx,
+        event: SessionBeforeCompactEvent,
+    ) -> Result<CompactDecision> {
+        match event.instructions {
+            Some(instructions) if instructions.contains("SPIN") => spin(),
+            _ => Ok(CompactDecision::Proceed),
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Waits for people, in several calls at once: `/wait` opens a dialog and shows its
 //! outcome, `/multi` opens two. Meanwhile `tool_call` blocks shell commands that
-//! contain `BLOCK`, and asks by a dialog of its own before those that contain `ASK`.
+//! contain `BLOCK`, and asks by a dialog of its own before those that contain `ASK`;
+//! so it does before compactions whose instructions contain `ASK`.
 
 use wharf_sdk::{
-    Answer, BuiltinCall, CommandCtx, Ctx, Extension, Registration, Result, ToolCallDecision,
-    ToolCallEvent, join,
+    Answer, BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, Registration, Result,
+    SessionBeforeCompactEvent, ToolCallDecision, ToolCallEvent, join,
 };
 
 #[derive(Default)]
@@ -16,6 +17,7 @@ impl Extension for Waiter {
             .command("wait", "Opens a dialog", Self::wait)
             .command("multi", "Opens two dialogs at once", Self::multi)
             .on_tool_call(Self::tool_call)
+            .on_session_before_compact(Self::compact)
     }
 }
 
@@ -49,6 +51,19 @@ impl Waiter {
             Answer::Answered(choice) if choice == "Yes" => ToolCallDecision::Allow,
             answer => ToolCallDecision::block(format!("waiter asked: {}", outcome(answer))),
         })
+    }
+
+    async fn compact(
+        &self,
+        ctx: &Ctx,
+        event: SessionBeforeCompactEvent,
+    ) -> Result<CompactDecision> {
+        if !event.instructions.unwrap_or_default().contains("ASK") {
+            return Ok(CompactDecision::Proceed);
+        }
+        let answer = ctx.ui().confirm("Compact?", "Go on?").await;
+        ctx.ui().notify(format!("compact: {}", outcome(answer)));
+        Ok(if answer.is_yes() { CompactDecision::Proceed } else { CompactDecision::Cancel })
     }
 }
 

@@ -4,11 +4,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use wharf_agent::hooks::{CommandLookup, InputSource};
-use wharf_agent::{Accepted, InputKind, NewSession, Submission, SubmitError};
+use wharf_agent::{Accepted, Agent, InputKind, NewSession, Submission, SubmitError};
 use wharf_protocol::command::PromptImage;
-use wharf_protocol::{ImageContent, Response, RpcCommand};
+use wharf_protocol::{ImageContent, Model, Response, RpcCommand};
+use wharf_provider::ModelChoice;
 
 use super::{Rpc, listing};
 use crate::front::Wakeup;
@@ -17,8 +19,8 @@ use crate::modes::slash_command;
 impl Rpc {
     pub(super) fn command(&mut self, id: Option<Value>, command: RpcCommand) {
         if self.must_keep_order(&command) {
-            if self.switching {
-                self.waiting_for_switch.push_back((id, command));
+            if self.exclusive {
+                self.waiting_for_exclusive.push_back((id, command));
                 return;
             }
             if !self.waiting_for_commands.is_empty() {
@@ -51,14 +53,14 @@ impl Rpc {
             RpcCommand::NewSession(params) => {
                 let agent = self.agent.clone();
                 let options = NewSession { parent_session: params.parent_session };
-                self.switch(async move {
+                self.run_exclusively(async move {
                     let cancelled = agent.new_session(options).await;
                     Response::with_data(id, name, &json!({ "cancelled": cancelled }))
                 });
             }
             RpcCommand::SwitchSession(params) => {
                 let agent = self.agent.clone();
-                self.switch(async move {
+                self.run_exclusively(async move {
                     match agent.switch_session(&PathBuf::from(params.session_path)).await {
                         Ok(cancelled) => {
                             Response::with_data(id, name, &json!({ "cancelled": cancelled }))
@@ -97,6 +99,113 @@ impl Rpc {
                     }
                 });
             }
+            RpcCommand::SetModel(params) => {
+                let agent = self.agent.clone();
+                self.run_exclusively(async move {
+                    match agent.set_model(&params.provider, &params.model_id).await {
+                        Ok(model) => Response::with_data(id, name, &model),
+                        Err(error) => Response::failure(id, name, error.to_string()),
+                    }
+                });
+            }
+            RpcCommand::ResolveModel(params) => {
+                let agent = self.agent.clone();
+                self.later(async move {
+                    match agent.resolve_model(&params.pattern).await {
+                        Ok(choice) => Response::with_data(id, name, &choice.map(Resolved::of)),
+                        Err(error) => Response::failure(id, name, error.to_string()),
+                    }
+                });
+            }
+            RpcCommand::CycleModel(_) => {
+                let agent = self.agent.clone();
+                self.run_exclusively(async move {
+                    Response::with_data(id, name, &agent.cycle_model().await)
+                });
+            }
+            RpcCommand::GetAvailableModels(_) => {
+                let agent = self.agent.clone();
+                self.later(async move {
+                    let models = agent.available_models().await;
+                    Response::with_data(id, name, &json!({ "models": models }))
+                });
+            }
+            RpcCommand::CycleThinkingLevel(_) => {
+                let agent = self.agent.clone();
+                self.run_exclusively(async move {
+                    let level = agent.cycle_thinking_level().await;
+                    let data = level.map(|level| json!({ "level": level }));
+                    Response::with_data(id, name, &data)
+                });
+            }
+            RpcCommand::SetThinkingLevel(params) => {
+                self.set(id, name, move |agent| async move {
+                    agent.set_thinking_level(params.level).await;
+                });
+            }
+            RpcCommand::SetSteeringMode(params) => {
+                self.set(id, name, move |agent| async move {
+                    agent.set_steering_mode(params.mode).await;
+                });
+            }
+            RpcCommand::SetFollowUpMode(params) => {
+                self.set(id, name, move |agent| async move {
+                    agent.set_follow_up_mode(params.mode).await;
+                });
+            }
+            RpcCommand::SetAutoCompaction(params) => {
+                self.set(id, name, move |agent| async move {
+                    agent.set_auto_compaction(params.enabled).await;
+                });
+            }
+            RpcCommand::SetAutoRetry(params) => {
+                self.set(id, name, move |agent| async move {
+                    agent.set_auto_retry(params.enabled).await;
+                });
+            }
+            RpcCommand::Compact(params) => {
+                let agent = self.agent.clone();
+                self.run_exclusively(async move {
+                    match agent.compact(params.custom_instructions).await {
+                        Ok(result) => Response::with_data(id, name, &result),
+                        Err(error) => Response::failure(id, name, error.to_string()),
+                    }
+                });
+            }
+            RpcCommand::AbortCompaction(_) => {
+                self.agent.abort_compaction();
+                self.respond(&Response::success(id, name));
+            }
+            RpcCommand::AbortRetry(_) => {
+                self.agent.abort_retry();
+                self.respond(&Response::success(id, name));
+            }
+            RpcCommand::Bash(params) => {
+                let agent = self.agent.clone();
+                let exclude = params.exclude_from_context == Some(true);
+                self.later(async move {
+                    match agent.run_user_bash(params.command, exclude).await {
+                        Ok(result) => Response::with_data(id, name, &result),
+                        Err(error) => Response::failure(id, name, error),
+                    }
+                });
+            }
+            RpcCommand::AbortBash(_) => {
+                self.agent.abort_user_bash();
+                self.respond(&Response::success(id, name));
+            }
+            RpcCommand::GetSessionStats(_) => {
+                self.respond(&Response::with_data(id, name, &self.agent.stats()));
+            }
+            RpcCommand::GetPerformanceStats(_) => {
+                let agent = self.agent.clone();
+                self.later(async move {
+                    match agent.performance_stats().await {
+                        Ok(models) => Response::with_data(id, name, &json!({ "models": models })),
+                        Err(error) => Response::failure(id, name, error),
+                    }
+                });
+            }
             RpcCommand::GetLastAssistantText(_) => {
                 let text = self.agent.last_assistant_text();
                 self.respond(&Response::with_data(id, name, &json!({ "text": text })));
@@ -121,13 +230,30 @@ impl Rpc {
             | RpcCommand::FollowUp(_)
             | RpcCommand::NewSession(_)
             | RpcCommand::SwitchSession(_)
-            | RpcCommand::SetSessionName(_) => true,
+            | RpcCommand::SetSessionName(_)
+            | RpcCommand::SetModel(_)
+            | RpcCommand::CycleModel(_)
+            | RpcCommand::SetThinkingLevel(_)
+            | RpcCommand::CycleThinkingLevel(_)
+            | RpcCommand::SetSteeringMode(_)
+            | RpcCommand::SetFollowUpMode(_)
+            | RpcCommand::SetAutoCompaction(_)
+            | RpcCommand::SetAutoRetry(_)
+            | RpcCommand::Compact(_) => true,
             RpcCommand::Abort(_)
             | RpcCommand::GetState(_)
             | RpcCommand::GetMessages(_)
             | RpcCommand::GetCommands(_)
             | RpcCommand::GetPendingMessages(_)
             | RpcCommand::ClearPendingMessages(_)
+            | RpcCommand::ResolveModel(_)
+            | RpcCommand::GetAvailableModels(_)
+            | RpcCommand::AbortCompaction(_)
+            | RpcCommand::AbortRetry(_)
+            | RpcCommand::Bash(_)
+            | RpcCommand::AbortBash(_)
+            | RpcCommand::GetSessionStats(_)
+            | RpcCommand::GetPerformanceStats(_)
             | RpcCommand::GetLastAssistantText(_)
             | RpcCommand::GetVersion(_) => false,
         }
@@ -137,7 +263,7 @@ impl Rpc {
     fn refuse_waiting(&mut self) {
         let waiting = std::mem::take(&mut self.waiting_for_commands)
             .into_iter()
-            .chain(std::mem::take(&mut self.waiting_for_switch));
+            .chain(std::mem::take(&mut self.waiting_for_exclusive));
         for (id, command) in waiting {
             self.respond(&Response::failure(id, command.name(), "Aborted before it began."));
         }
@@ -225,14 +351,43 @@ impl Rpc {
         });
     }
 
-    fn switch(&mut self, response: impl Future<Output = Response> + Send + 'static) {
+    /// A change that only ever succeeds.
+    fn set<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        id: Option<Value>,
+        name: &'static str,
+        change: impl FnOnce(Agent) -> F,
+    ) {
+        let changed = change(self.agent.clone());
+        self.run_exclusively(async move {
+            changed.await;
+            Response::success(id, name)
+        });
+    }
+
+    /// The same, and what must keep its place waits for it.
+    fn run_exclusively(&mut self, response: impl Future<Output = Response> + Send + 'static) {
         self.deferred += 1;
-        self.switching = true;
+        self.exclusive = true;
         let front = self.front.clone();
         tokio::spawn(async move {
             let response = response.await;
-            front.wake(Wakeup::Switched(response)).await;
+            front.wake(Wakeup::ExclusiveDone(response)).await;
         });
+    }
+}
+
+/// The data of `resolve_model`.
+#[derive(Serialize)]
+struct Resolved {
+    model: Model,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    warning: Option<String>,
+}
+
+impl Resolved {
+    fn of(choice: ModelChoice) -> Self {
+        Self { model: choice.model, warning: choice.warning }
     }
 }
 

@@ -1,0 +1,108 @@
+//! A session's name, made by the model after the session's first run.
+
+use tokio_util::sync::CancellationToken;
+use wharf_protocol::{AgentMessage, ThinkingLevel};
+use wharf_provider::Purpose;
+
+use crate::agent::Agent;
+use crate::ask::Question;
+use crate::run::Messages;
+
+const SYSTEM_PROMPT: &str = "You name conversations. Give a title of three to seven words for the conversation that begins as \
+    shown, in its language. Give only the title: no quotes, no full stop, no explanation.";
+
+/// Characters of the person's message and of the answer that the title is made from.
+const MAX_CHARS: usize = 2000;
+
+/// Characters of a title; models do not always do as they are told.
+const MAX_TITLE_CHARS: usize = 80;
+
+/// Output tokens for the answer: a reasoning model thinks first.
+const MAX_TOKENS: u64 = 2048;
+
+impl Agent {
+    /// Names the session of the run that has just ended, if it has no name yet and this
+    /// was its first. In the background; a failure costs nothing but the name.
+    pub(crate) fn name_session(&self, recorded: &Messages) {
+        if !self.inner.names_sessions || self.session().name().is_some() {
+            return;
+        }
+        let (Some(model), is_first) = ({
+            let state = self.state();
+            (state.model.clone(), state.messages.len() == recorded.len() && state.compacted == 0)
+        }) else {
+            return;
+        };
+        let Some(prompt) = prompt(recorded).filter(|_| is_first) else { return };
+        let (agent, session) = (self.clone(), self.session());
+        tokio::spawn(async move {
+            let question = Question {
+                purpose: Purpose::Title,
+                model: &model,
+                thinking_level: ThinkingLevel::Off,
+                system_prompt: SYSTEM_PROMPT,
+                prompt,
+                max_tokens: MAX_TOKENS,
+            };
+            let Ok(answer) = agent.ask(question, &CancellationToken::new()).await else { return };
+            let title = clean(&answer);
+            // The person may have named it meanwhile, or left it.
+            let current = agent.session();
+            if title.is_empty() || current.id() != session.id() || current.name().is_some() {
+                return;
+            }
+            let (_, receipt) = current.append_session_info(&title);
+            agent.announce_session_name(title, receipt).await;
+        });
+    }
+}
+
+fn prompt(recorded: &Messages) -> Option<String> {
+    let cut = |text: String| text.chars().take(MAX_CHARS).collect::<String>();
+    let question = recorded.iter().find_map(|message| match message.as_ref() {
+        AgentMessage::User(user) => Some(user.content.to_text()),
+        _ => None,
+    })?;
+    let answer = recorded.iter().rev().find_map(|message| match message.as_ref() {
+        AgentMessage::Assistant(reply) => Some(reply.text()),
+        _ => None,
+    })?;
+    if question.trim().is_empty() {
+        return None;
+    }
+    Some(format!(
+        "<user>\n{}\n</user>\n\n<assistant>\n{}\n</assistant>",
+        cut(question),
+        cut(answer)
+    ))
+}
+
+/// One line without the quotes and marks that models put around it.
+fn clean(answer: &str) -> String {
+    let line = answer.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    let line = line.trim_start_matches("Title:").trim_matches(|c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '*' | '#' | '“' | '”' | '.')
+    });
+    let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_TITLE_CHARS).collect();
+    line.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_are_one_plain_line() {
+        for (answer, expect) in [
+            ("Fix the login test", "Fix the login test"),
+            ("\n  \"Fix the login test.\"\nBecause", "Fix the login test"),
+            ("**Title: x**", "Title: x"),
+            ("# Anmeldung läuft", "Anmeldung läuft"),
+            ("  \n ", ""),
+            ("a\u{7}b", "ab"),
+        ] {
+            assert_eq!(clean(answer), expect);
+        }
+        assert_eq!(clean(&"x".repeat(200)).len(), 80);
+    }
+}

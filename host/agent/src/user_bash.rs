@@ -1,0 +1,116 @@
+//! Commands that the person runs, not the model: their output enters the conversation,
+//! and the model reads it with the next prompt.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+use wharf_protocol::AgentMessage;
+use wharf_protocol::message::BashExecutionMessage;
+
+use crate::agent::Agent;
+use crate::run::now_millis;
+use crate::tools::{ShellEnd, ShellRequest};
+
+/// The answer of the `bash` command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BashResult {
+    pub output: String,
+    /// Left out where the command was cancelled.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    pub cancelled: bool,
+    pub truncated: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_output_path: Option<String>,
+}
+
+/// Tells the commands apart that run at the same time.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Agent {
+    /// Runs a command in the working directory and records it with its output. With
+    /// `exclude` (`!!command`) the model does not see it.
+    ///
+    /// # Errors
+    /// The shell could not be started; nothing is recorded.
+    pub async fn run_user_bash(
+        &self,
+        command: String,
+        exclude: bool,
+    ) -> Result<BashResult, String> {
+        let cancel = CancellationToken::new();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let session_id = self.session().id().to_owned();
+        self.state().running_commands.push((number, cancel.clone()));
+        let request = ShellRequest {
+            command: command.clone(),
+            cwd: self.inner.cwd.clone(),
+            timeout: None,
+            cancel,
+        };
+        let outcome = self.inner.shell.run(request, |_| {}).await;
+        self.state().running_commands.retain(|(running, _)| *running != number);
+        let outcome = outcome.map_err(|error| error.to_string())?;
+        let (exit_code, cancelled) = match outcome.end {
+            ShellEnd::Exited(code) => (Some(i64::from(code)), false),
+            ShellEnd::Aborted | ShellEnd::TimedOut => (None, true),
+        };
+        let truncated = outcome.output.truncation.is_some();
+        let full_output_path =
+            outcome.output.full_output_path.as_ref().map(|path| path.display().to_string());
+        let result = BashResult {
+            output: outcome.output.text,
+            exit_code,
+            cancelled,
+            truncated,
+            full_output_path,
+        };
+        // It belongs to the conversation that it was run in.
+        if self.session().id() != session_id {
+            return Ok(result);
+        }
+        self.record_command(BashExecutionMessage {
+            command,
+            output: result.output.clone(),
+            exit_code,
+            cancelled,
+            truncated,
+            full_output_path: result.full_output_path.clone(),
+            exclude_from_context: exclude.then_some(true),
+            timestamp: now_millis(),
+        })
+        .await;
+        Ok(result)
+    }
+
+    /// Stops the commands that run.
+    pub fn abort_user_bash(&self) {
+        for (_, running) in &self.state().running_commands {
+            running.cancel();
+        }
+    }
+
+    /// Between a call and its result nothing may stand: during a run the result waits for
+    /// the end of the turn.
+    async fn record_command(&self, message: BashExecutionMessage) {
+        {
+            let mut state = self.state();
+            if state.run.is_some() {
+                state.command_results.push(message);
+                return;
+            }
+        }
+        let _stage = self.inner.stage.lock().await;
+        self.append(AgentMessage::BashExecution(message)).await;
+    }
+
+    /// Takes in what waited. No event tells of it.
+    pub(crate) async fn take_in_command_results(&self) {
+        let waiting = std::mem::take(&mut self.state().command_results);
+        for message in waiting {
+            self.append(AgentMessage::BashExecution(message)).await;
+        }
+    }
+}
