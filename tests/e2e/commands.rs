@@ -52,8 +52,7 @@ fn state_without_a_model() {
         "followUpMode": "one-at-a-time",
         "sessionFile": file,
         "sessionId": id,
-        // There is no compaction yet.
-        "autoCompactionEnabled": false,
+        "autoCompactionEnabled": true,
         "messageCount": 0,
         "pendingMessageCount": 0,
     });

@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod env;
+pub mod llm;
 mod mock;
 mod process;
 pub mod script;

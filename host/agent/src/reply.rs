@@ -103,7 +103,7 @@ impl Agent {
                     let (mut message, broken) = attempt.into_complete(stop_reason, usage);
                     if stop_reason == StopReason::Length {
                         message.error_message = Some(format!(
-                            "the reply was cut off at {budget} output tokens, the most that {} gives",
+                            "the reply was cut off at the limit of {budget} output tokens of {}",
                             model.id
                         ));
                     }

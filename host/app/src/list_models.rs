@@ -72,7 +72,7 @@ fn tokens(count: u64) -> String {
         0 => String::new(),
         1_000_000.. => {
             let tenths = (count + 50_000) / 100_000;
-            if tenths % 10 == 0 {
+            if tenths.is_multiple_of(10) {
                 format!("{}M", tenths / 10)
             } else {
                 format!("{}.{}M", tenths / 10, tenths % 10)

@@ -229,7 +229,11 @@ fn choice(
     match registry.resolve(Some(provider), id) {
         Ok(choice) => Ok(Some(choice)),
         Err(error) => {
-            tell(front, &agent_dir.settings_file(), &format!("defaultModel: {error}"));
+            tell(
+                front,
+                &agent_dir.settings_file(),
+                &format!("defaultModel {provider}/{id}: {error}"),
+            );
             Ok(None)
         }
     }

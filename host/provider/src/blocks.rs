@@ -98,8 +98,11 @@ impl BlockWriter {
         }
     }
 
-    /// Adds to a block's signature: signatures may come in pieces.
+    /// Adds to a block's signature: signatures may come in pieces. An empty one is none.
     pub(crate) fn sign(&mut self, index: usize, piece: &str) {
+        if piece.is_empty() {
+            return;
+        }
         match self.open(index) {
             Some(
                 Open::Text { signature }
@@ -176,5 +179,181 @@ pub(crate) fn parse_arguments(text: &str) -> (Map<String, Value>, Option<String>
         Ok(Value::Object(arguments)) => (arguments, None),
         Ok(_) => (Map::new(), Some("the arguments are not a JSON object".to_owned())),
         Err(error) => (Map::new(), Some(format!("the arguments are not valid JSON: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn steps(out: Vec<ProviderEvent>) -> Vec<StreamDelta> {
+        out.into_iter()
+            .map(|event| match event {
+                ProviderEvent::Delta(delta) => delta,
+                ProviderEvent::Done { .. } => panic!("a writer of blocks ends no reply"),
+            })
+            .collect()
+    }
+
+    fn start_call(writer: &mut BlockWriter, out: &mut Vec<ProviderEvent>) -> usize {
+        writer.start_call("c".to_owned(), "read".to_owned(), out)
+    }
+
+    #[test]
+    fn blocks_are_numbered_and_may_interleave() {
+        let mut writer = BlockWriter::default();
+        let mut out = Vec::new();
+        let thinking = writer.start_thinking(&mut out);
+        let text = writer.start_text(&mut out);
+        writer.push(text, "a", &mut out);
+        writer.push(thinking, "hm", &mut out);
+        writer.push(text, "", &mut out);
+        for piece in ["si", "", "g"] {
+            writer.sign(thinking, piece);
+        }
+        writer.sign(text, "");
+        writer.end(thinking, &mut out);
+        assert!(!writer.has_call());
+        let call = start_call(&mut writer, &mut out);
+        assert!(writer.has_call());
+        writer.push(call, "{\"path\":", &mut out);
+        writer.push(call, "\"x\"}", &mut out);
+        writer.sign(call, "t");
+        writer.end_all(StopReason::ToolUse, &mut out);
+        // Nothing for a block that has ended, or that never was.
+        let length = out.len();
+        for index in [thinking, text, call, 7] {
+            writer.push(index, "x", &mut out);
+            writer.sign(index, "x");
+            writer.redact(index);
+            writer.set_arguments(index, "{}", &mut out);
+            writer.end(index, &mut out);
+        }
+        writer.end_all(StopReason::Length, &mut out);
+        assert_eq!(out.len(), length);
+
+        let (id, name) = ("c".to_owned(), "read".to_owned());
+        let delta = |text: &str| text.to_owned();
+        let arguments = json!({"path": "x"}).as_object().cloned().unwrap_or_default();
+        let thought_signature = Some("t".to_owned());
+        assert_eq!(
+            steps(out),
+            [
+                StreamDelta::ThinkingStart { index: 0 },
+                StreamDelta::TextStart { index: 1 },
+                StreamDelta::Text { index: 1, delta: delta("a") },
+                StreamDelta::Thinking { index: 0, delta: delta("hm") },
+                StreamDelta::ThinkingEnd {
+                    index: 0,
+                    signature: Some("sig".to_owned()),
+                    redacted: false,
+                },
+                StreamDelta::ToolCallStart { index: 2, id: id.clone(), name: name.clone() },
+                StreamDelta::ToolCall { index: 2, delta: delta("{\"path\":") },
+                StreamDelta::ToolCall { index: 2, delta: delta("\"x\"}") },
+                StreamDelta::TextEnd { index: 1, signature: None },
+                StreamDelta::ToolCallEnd {
+                    index: 2,
+                    call: ToolCall { id, name, arguments, thought_signature },
+                    problem: None,
+                },
+            ]
+        );
+    }
+
+    #[test]
+    fn redacted_thinking_is_marked() {
+        let mut writer = BlockWriter::default();
+        let mut out = Vec::new();
+        let index = writer.start_thinking(&mut out);
+        writer.redact(index);
+        writer.sign(index, "data");
+        writer.end(index, &mut out);
+        let signature = Some("data".to_owned());
+        assert_eq!(
+            steps(out).pop(),
+            Some(StreamDelta::ThinkingEnd { index, signature, redacted: true })
+        );
+    }
+
+    #[test]
+    fn the_whole_of_the_arguments_counts() {
+        for (pieces, whole, deltas, expect) in [
+            (&["{\"a\"", ":1"][..], "{\"a\":1}", "{\"a\":1}", json!({"a": 1})),
+            (&[], "{\"a\":1}", "{\"a\":1}", json!({"a": 1})),
+            (&["{\"a\":1}"], "{\"a\":1}", "{\"a\":1}", json!({"a": 1})),
+            // What has gone out stays out; the call itself is right.
+            (&["{\"b\""], "{\"a\":1}", "{\"b\"", json!({"a": 1})),
+        ] {
+            let mut writer = BlockWriter::default();
+            let mut out = Vec::new();
+            let index = start_call(&mut writer, &mut out);
+            for piece in pieces {
+                writer.push(index, piece, &mut out);
+            }
+            writer.set_arguments(index, whole, &mut out);
+            writer.end(index, &mut out);
+            let mut seen = String::new();
+            let mut end = None;
+            for step in steps(out) {
+                match step {
+                    StreamDelta::ToolCall { delta, .. } => seen.push_str(&delta),
+                    StreamDelta::ToolCallEnd { call, problem, .. } => end = Some((call, problem)),
+                    _ => {}
+                }
+            }
+            assert_eq!(seen, deltas);
+            let end = end.map(|(call, problem)| (Value::Object(call.arguments), problem));
+            assert_eq!(end, Some((expect, None)));
+        }
+    }
+
+    #[test]
+    fn a_call_that_the_token_limit_cut_must_not_run() {
+        for text in ["", "{}", "{\"path\":\"x\"}", "{\"pa"] {
+            let mut writer = BlockWriter::default();
+            let mut out = Vec::new();
+            let ended = start_call(&mut writer, &mut out);
+            writer.end(ended, &mut out);
+            let open = start_call(&mut writer, &mut out);
+            writer.push(open, text, &mut out);
+            writer.end_all(StopReason::Length, &mut out);
+            let ends: Vec<_> = steps(out)
+                .into_iter()
+                .filter_map(|step| match step {
+                    StreamDelta::ToolCallEnd { call, problem, .. } => {
+                        Some((call.arguments.is_empty(), problem.is_some()))
+                    }
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(ends, [(true, false), (true, true)], "{text}");
+        }
+    }
+
+    #[test]
+    fn arguments_are_read_strictly() {
+        let check = |text: &str, expect: Value, problem: &str| {
+            let (arguments, found) = parse_arguments(text);
+            assert_eq!(Value::Object(arguments), expect, "{text}");
+            let found = found.unwrap_or_default();
+            assert!(
+                found.starts_with(problem) && found.is_empty() == problem.is_empty(),
+                "{text}: {found}"
+            );
+        };
+        check("", json!({}), "");
+        check(" \n", json!({}), "");
+        check("{}", json!({}), "");
+        check(" {\"a\":[1]} ", json!({"a": [1]}), "");
+        check("null", json!({}), "the arguments are not a JSON object");
+        check("[1]", json!({}), "the arguments are not a JSON object");
+        check("\"{}\"", json!({}), "the arguments are not a JSON object");
+        check("{\"a\":", json!({}), "the arguments are not valid JSON: ");
+        check("{} {}", json!({}), "the arguments are not valid JSON: ");
+        let deep = "[".repeat(100_000);
+        check(&deep, json!({}), "the arguments are not valid JSON: ");
     }
 }

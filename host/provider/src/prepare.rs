@@ -1,6 +1,7 @@
 //! The conversation as one model's API may be sent it: what another model signed is
 //! taken out, what stands together is put together.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use wharf_protocol::{
@@ -13,6 +14,7 @@ const NO_IMAGES: &str = "[image left out: this model takes no images]";
 /// The messages for `model`:
 /// - a reply of another model keeps its text and its calls; its thinking and all of its
 ///   signatures go, since only the model that made them takes them back;
+/// - a reply that says nothing (it was aborted early) goes: servers refuse empty ones;
 /// - user messages that follow each other become one: some servers want the roles to
 ///   alternate;
 /// - images become a remark where the model takes none.
@@ -21,10 +23,17 @@ pub(crate) fn messages(list: &[Arc<AgentMessage>], model: &Model) -> Vec<Arc<Age
     let mut sent: Vec<Arc<AgentMessage>> = Vec::with_capacity(list.len());
     for message in list {
         let message = match message.as_ref() {
-            AgentMessage::Assistant(reply) if !is_own(reply, model) => match foreign(reply) {
-                Some(reply) => Arc::new(AgentMessage::Assistant(reply)),
-                None => continue,
-            },
+            AgentMessage::Assistant(reply) => {
+                let own = is_own(reply, model);
+                let reply = if own { Cow::Borrowed(reply) } else { Cow::Owned(foreign(reply)) };
+                if says_nothing(&reply) {
+                    continue;
+                }
+                match reply {
+                    Cow::Borrowed(_) => Arc::clone(message),
+                    Cow::Owned(reply) => Arc::new(AgentMessage::Assistant(reply)),
+                }
+            }
             _ if !takes_images => without_images(message),
             _ => Arc::clone(message),
         };
@@ -48,8 +57,20 @@ fn is_own(reply: &AssistantMessage, model: &Model) -> bool {
     reply.provider == model.provider && reply.api == model.api && reply.model == model.id
 }
 
-/// A reply of another model; none where nothing of it is left.
-fn foreign(reply: &AssistantMessage) -> Option<AssistantMessage> {
+/// Nothing of it can be sent back: thinking alone is no reply without its signature.
+fn says_nothing(reply: &AssistantMessage) -> bool {
+    let is_empty = |signature: &Option<String>| signature.as_deref().is_none_or(str::is_empty);
+    reply.content.iter().all(|block| match block {
+        AssistantContent::Text(text) => {
+            text.text.trim().is_empty() && is_empty(&text.text_signature)
+        }
+        AssistantContent::Thinking(thinking) => is_empty(&thinking.thinking_signature),
+        AssistantContent::ToolCall(_) => false,
+    })
+}
+
+/// A reply of another model.
+fn foreign(reply: &AssistantMessage) -> AssistantMessage {
     let content: Vec<AssistantContent> = reply
         .content
         .iter()
@@ -65,7 +86,7 @@ fn foreign(reply: &AssistantMessage) -> Option<AssistantMessage> {
             }
         })
         .collect();
-    (!content.is_empty()).then(|| AssistantMessage { content, ..reply.clone() })
+    AssistantMessage { content, ..reply.clone() }
 }
 
 fn into_blocks(content: UserContent) -> Vec<ContentBlock> {
@@ -104,5 +125,144 @@ fn without_images(message: &Arc<AgentMessage>) -> Arc<AgentMessage> {
             },
         ),
         _ => Arc::clone(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::registry::testing::model;
+
+    fn user(content: Value) -> Value {
+        json!({"role": "user", "content": content, "timestamp": 1})
+    }
+
+    fn reply(of: &str, content: Value) -> Value {
+        json!({
+            "role": "assistant", "content": content, "api": "scripted", "provider": "p",
+            "model": of, "stopReason": "stop", "timestamp": 1,
+        })
+    }
+
+    fn result(content: Value) -> Value {
+        json!({
+            "role": "toolResult", "toolCallId": "c", "toolName": "read", "content": content,
+            "isError": false, "timestamp": 1,
+        })
+    }
+
+    /// Role and content of what is sent to the model `own` of the provider `p`.
+    #[track_caller]
+    fn check(list: &[Value], takes_images: bool, expect: &[(&str, Value)]) {
+        let mut model = model("p", "own");
+        if !takes_images {
+            model.input.retain(|kind| kind != "image");
+        }
+        let list: Vec<Arc<AgentMessage>> =
+            list.iter().map(|m| serde_json::from_value(m.clone()).unwrap()).collect();
+        let before: Vec<Value> = list.iter().map(|m| serde_json::to_value(m).unwrap()).collect();
+        let sent = messages(&list, &model);
+        let seen: Vec<(String, Value)> = sent
+            .iter()
+            .map(|message| {
+                let message = serde_json::to_value(message).unwrap();
+                (message["role"].as_str().unwrap().to_owned(), message["content"].clone())
+            })
+            .collect();
+        let seen: Vec<(&str, Value)> = seen.iter().map(|(r, c)| (r.as_str(), c.clone())).collect();
+        assert_eq!(seen, expect);
+        let after: Vec<Value> = list.iter().map(|m| serde_json::to_value(m).unwrap()).collect();
+        assert_eq!(before, after, "the session's own messages have changed");
+        assert_eq!(messages(&sent, &model), sent, "a second time changes something");
+    }
+
+    fn text(text: &str) -> Value {
+        json!({"type": "text", "text": text})
+    }
+
+    #[test]
+    fn only_the_own_models_signatures_are_sent_back() {
+        let signed = json!([
+            {"type": "thinking", "thinking": "hm", "thinkingSignature": "s"},
+            {"type": "text", "text": "a", "textSignature": "s"},
+            {"type": "toolCall", "id": "c", "name": "read", "arguments": {}, "thoughtSignature": "s"},
+        ]);
+        let bare = json!([
+            text("a"),
+            {"type": "toolCall", "id": "c", "name": "read", "arguments": {}},
+        ]);
+        let own = reply("own", signed.clone());
+        check(std::slice::from_ref(&own), true, &[("assistant", signed.clone())]);
+        for field in ["model", "provider", "api"] {
+            let mut other = own.clone();
+            other[field] = json!("other");
+            check(&[other], true, &[("assistant", bare.clone())]);
+        }
+    }
+
+    #[test]
+    fn a_reply_that_says_nothing_goes_and_its_neighbours_meet() {
+        let thinking = json!({"type": "thinking", "thinking": "hm"});
+        let mut signed = thinking.clone();
+        signed["thinkingSignature"] = json!("s");
+        for content in [json!([]), json!([text(""), text(" \n")]), json!([thinking])] {
+            let list = [user(json!("a")), reply("own", content), user(json!("b"))];
+            check(&list, true, &[("user", json!([text("a"), text("b")]))]);
+        }
+        let list = [user(json!("a")), reply("other", json!([signed])), user(json!("b"))];
+        check(&list, true, &[("user", json!([text("a"), text("b")]))]);
+        check(&[reply("own", json!([signed]))], true, &[("assistant", json!([signed]))]);
+        check(&[], true, &[]);
+    }
+
+    #[test]
+    fn users_that_follow_each_other_become_one() {
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let list = [
+            user(json!("a")),
+            user(json!([text("b"), image])),
+            user(json!("c")),
+            reply("own", json!([text("r")])),
+            user(json!("d")),
+        ];
+        check(
+            &list,
+            true,
+            &[
+                ("user", json!([text("a"), text("b"), image, text("c")])),
+                ("assistant", json!([text("r")])),
+                ("user", json!("d")),
+            ],
+        );
+        let remark = text(NO_IMAGES);
+        check(&list[..2], false, &[("user", json!([text("a"), text("b"), remark]))]);
+    }
+
+    #[test]
+    fn images_become_a_remark_for_a_model_that_takes_none() {
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        let list = [user(json!([image])), result(json!([text("x"), image])), result(json!([]))];
+        let remark = text(NO_IMAGES);
+        check(
+            &list,
+            false,
+            &[
+                ("user", json!([remark])),
+                ("toolResult", json!([text("x"), remark])),
+                ("toolResult", json!([])),
+            ],
+        );
+        check(
+            &list,
+            true,
+            &[
+                ("user", json!([image])),
+                ("toolResult", json!([text("x"), image])),
+                ("toolResult", json!([])),
+            ],
+        );
     }
 }

@@ -226,7 +226,7 @@ async fn notifications_without_a_case_in_the_wit_arrive_typed_once_and_in_order(
     };
     for notification in [
         HookNotification::ModelSelect {
-            model: model("a"),
+            model: Box::new(model("a")),
             previous: None,
             source: ModelSource::Restore,
         },
@@ -241,8 +241,8 @@ async fn notifications_without_a_case_in_the_wit_arrive_typed_once_and_in_order(
         HookNotification::Wire(Arc::new(Event::SuggestNext { command: "/x".into() })),
         HookNotification::SessionCompact { entry_id: "e".into(), result, from_extension: true },
         HookNotification::ModelSelect {
-            model: model("b"),
-            previous: Some(model("a")),
+            model: Box::new(model("b")),
+            previous: Some(Box::new(model("a"))),
             source: ModelSource::Cycle,
         },
         HookNotification::SessionShutdown,

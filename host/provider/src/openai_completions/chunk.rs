@@ -298,7 +298,7 @@ mod tests {
             (
                 false,
                 r#"{"error":{"message":"Down","type":"server_error","code":"rate_limit_exceeded"}}"#,
-                ErrorKind::Server,
+                ErrorKind::RateLimit,
                 "rate_limit_exceeded: Down",
             ),
             (
