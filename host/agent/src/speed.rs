@@ -28,11 +28,11 @@ impl Agent {
             output_tokens,
             duration,
         };
-        let agent = self.clone();
+        let (agent, file) = (self.clone(), log.path().to_owned());
+        // Begun before anything waits, so that the exit of a one-shot run does not lose it.
+        let recording = tokio::task::spawn_blocking(move || log.record(entry));
         tokio::spawn(async move {
-            let file = log.path().to_owned();
-            let recorded = tokio::task::spawn_blocking(move || log.record(entry)).await;
-            if let Ok(Err(error)) = recorded {
+            if let Ok(Err(error)) = recording.await {
                 agent.tell(&file, error.to_string()).await;
             }
         });

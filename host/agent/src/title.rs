@@ -1,7 +1,7 @@
 //! A session's name, made by the model after the session's first run.
 
 use tokio_util::sync::CancellationToken;
-use wharf_protocol::{AgentMessage, ThinkingLevel};
+use wharf_protocol::{AgentMessage, StopReason, ThinkingLevel};
 use wharf_provider::Purpose;
 
 use crate::agent::Agent;
@@ -27,12 +27,13 @@ impl Agent {
         if !self.inner.names_sessions || self.session().name().is_some() {
             return;
         }
-        let (Some(model), is_first) = ({
+        let (model, is_first) = {
             let state = self.state();
-            (state.model.clone(), state.messages.len() == recorded.len() && state.compacted == 0)
-        }) else {
-            return;
+            let before = state.messages.len().saturating_sub(recorded.len());
+            let answered = state.messages[..before].iter().any(|message| is_answer(message));
+            (state.model.clone(), !answered && state.compacted == 0)
         };
+        let Some(model) = model else { return };
         let Some(prompt) = prompt(recorded).filter(|_| is_first) else { return };
         let (agent, session) = (self.clone(), self.session());
         tokio::spawn(async move {
@@ -63,18 +64,23 @@ fn prompt(recorded: &Messages) -> Option<String> {
         AgentMessage::User(user) => Some(user.content.to_text()),
         _ => None,
     })?;
-    let answer = recorded.iter().rev().find_map(|message| match message.as_ref() {
-        AgentMessage::Assistant(reply) => Some(reply.text()),
-        _ => None,
-    })?;
+    // A run that failed is no conversation yet; the next one may be.
+    let last = recorded.last().filter(|message| is_answer(message))?;
+    let AgentMessage::Assistant(reply) = last.as_ref() else { return None };
     if question.trim().is_empty() {
         return None;
     }
+    let answer = reply.text();
     Some(format!(
         "<user>\n{}\n</user>\n\n<assistant>\n{}\n</assistant>",
         cut(question),
         cut(answer)
     ))
+}
+
+fn is_answer(message: &AgentMessage) -> bool {
+    matches!(message, AgentMessage::Assistant(reply)
+        if !matches!(reply.stop_reason, StopReason::Error | StopReason::Aborted))
 }
 
 /// One line without the quotes and marks that models put around it.

@@ -1,6 +1,10 @@
 //! Server-sent events out of bytes (the event stream format of the HTML standard): the
 //! same events however the bytes were cut.
 
+use serde_json::Value;
+
+use crate::{ErrorKind, ProviderError};
+
 /// Bytes that one event may have: a provider sends far less, and a server gone wild must
 /// not fill the memory.
 pub(crate) const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
@@ -12,6 +16,24 @@ pub(crate) struct SseEvent {
     pub(crate) event: String,
     /// The `data` lines, joined by line feeds.
     pub(crate) data: String,
+}
+
+impl SseEvent {
+    /// The data as a JSON object.
+    ///
+    /// # Errors
+    /// It is none: a fault of the server, or the body has ended inside of it.
+    pub(crate) fn json_object(&self) -> Result<Value, ProviderError> {
+        let protocol = |message: String| ProviderError::new(ErrorKind::Protocol, message);
+        match serde_json::from_str::<Value>(&self.data) {
+            Ok(json) if json.is_object() => Ok(json),
+            Ok(_) => Err(protocol("the server sent an event that is not a JSON object".to_owned())),
+            Err(error) if error.is_eof() => Err(ProviderError::dropped("")),
+            Err(error) => {
+                Err(protocol(format!("the server sent an event that is not valid JSON: {error}")))
+            }
+        }
+    }
 }
 
 /// An event over [`MAX_EVENT_BYTES`].

@@ -78,7 +78,7 @@ impl Decoder for GoogleDecoder {
         if matches!(event.data.trim(), "" | "[DONE]") {
             return Ok(());
         }
-        let json = parse(&event.data)?;
+        let json = event.json_object()?;
         if json["error"].is_object() {
             return Err(failure(&json["error"], &event.data));
         }
@@ -180,22 +180,6 @@ impl GoogleDecoder {
             id = format!("call_{}", uuid::Uuid::new_v4().simple());
         }
         id
-    }
-}
-
-/// The JSON of an event. The body may have ended inside of it.
-fn parse(data: &str) -> Result<Value, ProviderError> {
-    match serde_json::from_str::<Value>(data) {
-        Ok(json) if json.is_object() => Ok(json),
-        Ok(_) => {
-            let message = "the server sent an event that is not a JSON object";
-            Err(ProviderError::new(ErrorKind::Protocol, message))
-        }
-        Err(error) if error.is_eof() => Err(ProviderError::dropped("")),
-        Err(error) => {
-            let message = format!("the server sent an event that is not valid JSON: {error}");
-            Err(ProviderError::new(ErrorKind::Protocol, message))
-        }
     }
 }
 

@@ -67,7 +67,7 @@ impl Decoder for ResponsesDecoder {
         if self.is_done || matches!(event.data.trim(), "" | "[DONE]") {
             return Ok(());
         }
-        let json = parse(&event.data)?;
+        let json = event.json_object()?;
         match json["type"].as_str().unwrap_or(&event.event) {
             "response.output_item.added" => {
                 if let Some(kind) = Kind::of(&json["item"]) {
@@ -247,22 +247,6 @@ impl ResponsesDecoder {
         self.blocks.end_all(stop_reason, out);
         out.push(ProviderEvent::Done { stop_reason, usage: usage(&response["usage"]) });
         Ok(())
-    }
-}
-
-/// The JSON of an event. The body may have ended inside of it.
-fn parse(data: &str) -> Result<Value, ProviderError> {
-    match serde_json::from_str::<Value>(data) {
-        Ok(json) if json.is_object() => Ok(json),
-        Ok(_) => {
-            let message = "the server sent an event that is not a JSON object";
-            Err(ProviderError::new(ErrorKind::Protocol, message))
-        }
-        Err(error) if error.is_eof() => Err(ProviderError::dropped("")),
-        Err(error) => {
-            let message = format!("the server sent an event that is not valid JSON: {error}");
-            Err(ProviderError::new(ErrorKind::Protocol, message))
-        }
     }
 }
 
