@@ -1,5 +1,5 @@
-//! The arguments of Wharf's built-in tools, as types. They are read by hand: seven
-//! derived readers would take 20 kB of a guest that looks at one of them.
+//! The arguments of Wharf's built-in tools for files and commands, as types. They are
+//! read by hand: seven derived readers would take 20 kB of a guest that looks at one.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
