@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 use wharf_tests::script::{bash, says};
-use wharf_tests::{Env, Wharf};
+use wharf_tests::{Env, PIXELS, Wharf};
 
 use crate::order::{count, texts};
 
@@ -37,7 +37,7 @@ fn wait_idle(wharf: &mut Wharf) {
 fn handlers_transform_text_and_leave_images() {
     let (env, model) = answering();
     let mut wharf = env.rpc_with(&["probe"], &model);
-    let images = [image("YQ=="), image("Yg==")];
+    let images = [image(PIXELS[0]), image(PIXELS[1])];
     let command = json!({"type": "prompt", "message": "transform:loud", "images": images});
     assert_eq!(wharf.request(command)["success"], true);
     let run = wharf.take_until("agent_end");
@@ -155,12 +155,28 @@ fn images_go_with_an_expanded_message() {
     let (env, model) = answering();
     env.write_agent("prompts/see.md", "Look at $1");
     let mut wharf = env.rpc_with(&[], &model);
-    let command = json!({"type": "prompt", "message": "/see this", "images": [image("YQ==")]});
+    let command = json!({"type": "prompt", "message": "/see this", "images": [image(PIXELS[0])]});
     assert_eq!(wharf.request(command)["success"], true);
     let run = wharf.take_until("agent_end");
     let user = run.iter().find(|line| line["type"] == "message_end").unwrap();
-    let content = json!([{"type": "text", "text": "Look at this"}, image("YQ==")]);
+    let content = json!([{"type": "text", "text": "Look at this"}, image(PIXELS[0])]);
     assert_eq!(user["message"]["content"], content);
+}
+
+#[test]
+fn an_image_that_no_provider_would_take_becomes_a_remark() {
+    let (env, model) = answering();
+    let mut wharf = env.rpc_with(&[], &model);
+    let images = [image("aGVsbG8="), image(PIXELS[0])];
+    let command = json!({"type": "prompt", "message": "look", "images": images});
+    assert_eq!(wharf.request(command)["success"], true);
+    let run = wharf.take_until("agent_end");
+    let user = run.iter().find(|line| line["type"] == "message_end").unwrap();
+    let content = &user["message"]["content"];
+    assert_eq!(content[0]["text"], "look");
+    let remark = content[1]["text"].as_str().unwrap();
+    assert!(remark.contains("not an image that models take"), "{remark}");
+    assert_eq!(content[2], images[1]);
 }
 
 #[test]
@@ -194,7 +210,7 @@ fn images_go_with_queued_messages() {
     let mut wharf = env.rpc_with(&[], &model);
     wharf.prompt("hi");
     wharf.wait_event("tool_execution_start");
-    for (kind, data) in [("steer", "YQ=="), ("follow_up", "Yg==")] {
+    for (kind, data) in [("steer", PIXELS[0]), ("follow_up", PIXELS[1])] {
         let command = json!({"type": kind, "message": kind, "images": [image(data)]});
         assert_eq!(wharf.request(command)["success"], true);
     }
@@ -205,8 +221,8 @@ fn images_go_with_queued_messages() {
         .filter(|line| line["type"] == "message_end" && line["message"]["role"] == "user")
         .map(|line| &line["message"]["content"])
         .collect();
-    assert_eq!(contents[1], &json!([{"type": "text", "text": "steer"}, image("YQ==")]));
-    assert_eq!(contents[2], &json!([{"type": "text", "text": "follow_up"}, image("Yg==")]));
+    assert_eq!(contents[1], &json!([{"type": "text", "text": "steer"}, image(PIXELS[0])]));
+    assert_eq!(contents[2], &json!([{"type": "text", "text": "follow_up"}, image(PIXELS[1])]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use wharf_tests::script::{bash, says};
-use wharf_tests::{Env, guest};
+use wharf_tests::{Env, PIXELS, guest};
 
 use crate::order::{assert_documented_order, count, outline, text_of, texts};
 use crate::processes::signal;
@@ -298,7 +298,11 @@ fn no_prompt_at_all_is_an_error() {
 fn files_of_the_command_line_go_into_the_prompt() {
     let env = Env::new();
     env.write("notes.txt", "the notes\n");
-    let png = [0x89, b'P', b'N', b'G', 0x0d, 0x0a, 0x1a, 0x0a];
+    // The first of `PIXELS`.
+    let png = b"\x89PNG\r\n\x1a\n\
+        \0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0:~\x9bU\
+        \0\0\0\nIDATx\xdac`\0\0\0\x02\0\x01\xe5'\xde\xfc\
+        \0\0\0\0IEND\xaeB`\x82";
     env.write("image.png", png);
     let model = env.script(&[says("ok")]);
     let args = ["--mode", "json", "--model", &model, "@notes.txt", "@image.png", "what is this?"];
@@ -309,7 +313,7 @@ fn files_of_the_command_line_go_into_the_prompt() {
     let text = user["message"]["content"][0]["text"].as_str().unwrap();
     let (notes, question) = (text.find("the notes"), text.find("what is this?"));
     assert!(text.contains("notes.txt") && notes.is_some() && notes < question, "{text}");
-    let image = json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
+    let image = json!({"type": "image", "data": PIXELS[0], "mimeType": "image/png"});
     assert_eq!(user["message"]["content"][1], image);
 }
 

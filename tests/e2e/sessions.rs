@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use wharf_tests::script::{bash, call, says};
-use wharf_tests::{Env, SessionFile, Wharf};
+use wharf_tests::{Env, PIXELS, SessionFile, Wharf};
 
 fn any_reply(env: &Env) -> String {
     let mut reply = says("ok");
@@ -86,7 +86,7 @@ fn every_line_is_as_documented() {
     wharf.prompt(&format!("/session-set-label {} here", id["result"].as_str().unwrap()));
     wharf.wait_notify();
     wharf.run("this fails");
-    let image = json!({"type": "image", "data": "iVBORw0KGgo=", "mimeType": "image/png"});
+    let image = json!({"type": "image", "data": PIXELS[0], "mimeType": "image/png"});
     wharf.data(json!({"type": "prompt", "message": "look", "images": [image]}));
     wharf.until("agent_end", |line| line["type"] == "agent_end");
     let messages = messages(&mut wharf);

@@ -21,6 +21,12 @@ pub use process::{Exit, Wharf};
 pub use session_file::SessionFile;
 pub use transcript::{Direction, normalise};
 
+/// Two PNGs of one pixel, in base64: a black one and a white one.
+pub const PIXELS: [&str; 2] = [
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNgAAAAAgAB5Sfe/AAAAABJRU5ErkJggg==",
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mP4DwABAQEAHLCMmQAAAABJRU5ErkJggg==",
+];
+
 /// Tells whoever runs the tests something: that a part was skipped, and why.
 pub fn note(text: impl std::fmt::Display) {
     use std::io::Write as _;

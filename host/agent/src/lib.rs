@@ -12,6 +12,7 @@ mod conversation;
 mod extension_api;
 pub mod hooks;
 pub mod host_api;
+mod images;
 mod input;
 mod models;
 pub mod output;

@@ -15,6 +15,7 @@ use wharf_session::{CustomMessageEntry, Timestamp};
 
 use crate::agent::Agent;
 use crate::hooks::{BeforeAgentStartEvent, HookEvent, HookNotification};
+use crate::images;
 use crate::output::AgentOutput;
 use crate::queue::Queued;
 use crate::reply::Reply;
@@ -233,9 +234,10 @@ impl Agent {
         message
     }
 
-    /// Appends a message and waits until it is written.
+    /// Appends a message, its images made fit, and waits until it is written.
     pub(crate) async fn append(&self, message: AgentMessage) -> Arc<AgentMessage> {
-        let message = Arc::new(message);
+        let auto_resize = self.inner.resources.settings.auto_resize_images;
+        let message = Arc::new(images::admit(message, auto_resize).await);
         let receipt = {
             let mut state = self.state();
             state.messages.push(Arc::clone(&message));

@@ -83,6 +83,7 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         shell_command_prefix: resources.settings.shell_command_prefix.clone(),
         home: home.clone(),
         has_skills: resources.skills_for_model().next().is_some(),
+        auto_resize_images: resources.settings.auto_resize_images,
     });
     let tools = chosen_tools(&args, all_tools)?;
     let host = ExtensionHost::start(ExtensionHostOptions {

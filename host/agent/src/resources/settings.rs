@@ -84,6 +84,8 @@ pub struct Settings {
     pub skills: Vec<PathBuf>,
     pub prompts: Vec<PathBuf>,
     pub block_images: bool,
+    /// Whether images that are too large for models are scaled down; else they are refused.
+    pub auto_resize_images: bool,
     extension_settings: BTreeMap<String, ExtensionSettings>,
     /// The agent directory's object as it was read, unknown keys included.
     pub global: Map<String, Value>,
@@ -168,6 +170,7 @@ impl Settings {
             skills: paths("skills"),
             prompts: paths("prompts"),
             block_images: get(&merged, "images.blockImages").unwrap_or(false),
+            auto_resize_images: get(&merged, "images.autoResize").unwrap_or(true),
             extension_settings: get(&merged, "extensionSettings").unwrap_or_default(),
             global,
             merged,
@@ -208,7 +211,7 @@ fn check<T: DeserializeOwned>(value: &Value) -> Result<(), serde_json::Error> {
 }
 
 /// Every typed key, an object before its members.
-const KEYS: [(&str, Check); 32] = [
+const KEYS: [(&str, Check); 33] = [
     ("defaultProvider", check::<String>),
     ("defaultModel", check::<String>),
     ("defaultThinkingLevel", check::<ThinkingLevel>),
@@ -238,6 +241,7 @@ const KEYS: [(&str, Check); 32] = [
     ("skills", check::<Vec<String>>),
     ("prompts", check::<Vec<String>>),
     ("images", check::<Map<String, Value>>),
+    ("images.autoResize", check::<bool>),
     ("images.blockImages", check::<bool>),
     ("extensionSettings", check::<Map<String, Value>>),
     ("subagentArbiter", check::<Map<String, Value>>),
@@ -445,6 +449,7 @@ mod tests {
         );
         assert!(settings.enable_skill_commands);
         assert!(!settings.block_images);
+        assert!(settings.auto_resize_images);
         assert_eq!(settings.thinking_budgets, ThinkingBudgets::default());
         assert_eq!(settings.enabled_models, [] as [&str; 0]);
         assert!(settings.auto_session_name);
@@ -460,7 +465,7 @@ mod tests {
                 "retry": {"enabled": false, "maxRetries": 1, "baseDelayMs": 2, "maxDelayMs": 3},
                 "compaction": {"enabled": false, "reserveTokens": 4, "keepRecentTokens": 5},
                 "shellPath": "~/bin/zsh", "shellCommandPrefix": "set -e", "sessionDir": "s",
-                "enableSkillCommands": false, "images": {"blockImages": true},
+                "enableSkillCommands": false, "images": {"autoResize": false, "blockImages": true},
                 "theme": "dark", "packages": [1]}"#,
             "",
         );
@@ -494,6 +499,7 @@ mod tests {
         assert_eq!(settings.session_dir.as_deref(), Some(Path::new("s")));
         assert!(!settings.enable_skill_commands);
         assert!(settings.block_images);
+        assert!(!settings.auto_resize_images);
         assert_eq!(settings.global["theme"], "dark");
         assert_eq!(settings.merged["packages"], serde_json::json!([1]));
     }

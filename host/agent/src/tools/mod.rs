@@ -36,10 +36,10 @@ use std::sync::Arc;
 
 pub use capture::Captured;
 pub use paths::{LinkLoop, canonical_path, resolve_path};
-pub use read::image_type;
 pub use shell::{Shell, ShellEnd, ShellError, ShellOutcome, ShellRequest};
 pub use truncate::{CutBy, Kept, Limits, MAX_BYTES, MAX_LINES, Truncation, head, tail};
 
+pub use crate::images::image_type;
 use crate::tool::Tool;
 
 /// What the built-in tools take from settings and environment.
@@ -54,6 +54,8 @@ pub struct ToolOptions {
     /// Whether there are skills that the model may use; without any, `skill` is not
     /// offered.
     pub has_skills: bool,
+    /// Whether `read` scales large images down; else it refuses them.
+    pub auto_resize_images: bool,
 }
 
 impl Default for ToolOptions {
@@ -63,6 +65,7 @@ impl Default for ToolOptions {
             shell_command_prefix: None,
             home: std::env::home_dir(),
             has_skills: false,
+            auto_resize_images: true,
         }
     }
 }
@@ -72,7 +75,7 @@ pub fn builtin_tools(options: ToolOptions) -> Vec<Arc<dyn Tool>> {
     let paths = paths::Paths::new(options.home);
     let shell = Shell::new(options.shell_path, options.shell_command_prefix);
     let mut tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(read::Read::new(paths.clone())),
+        Arc::new(read::Read::new(paths.clone(), options.auto_resize_images)),
         Arc::new(bash::Bash::new(shell)),
         Arc::new(edit::Edit::new(paths.clone())),
         Arc::new(write::Write::new(paths.clone())),

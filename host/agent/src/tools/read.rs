@@ -16,10 +16,9 @@ use wharf_protocol::message::{ContentBlock, ImageContent};
 use super::paths::{Paths, io_failure};
 use super::truncate::{self, CutBy, Kept, Limits, MAX_BYTES, MAX_LINES, Truncation};
 use super::{args, work};
+use crate::images::{self, Changed, Fitted};
 use crate::tool::{Tool, ToolCallContext, ToolFailure, ToolOutput, ToolSpec};
 
-/// 5 MB in base64, the least of what the APIs take for an image.
-const MAX_IMAGE_BYTES: u64 = 3_750_000;
 /// Bytes at the beginning of a file that tell what it is.
 const SNIFFED: usize = 8 * 1024;
 const BUFFER: usize = 64 * 1024;
@@ -30,6 +29,7 @@ const COLLECTED: usize = MAX_BYTES + 16;
 pub(super) struct Read {
     spec: ToolSpec,
     paths: Paths,
+    auto_resize_images: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -43,7 +43,7 @@ struct Args {
 }
 
 impl Read {
-    pub(super) fn new(paths: Paths) -> Self {
+    pub(super) fn new(paths: Paths, auto_resize_images: bool) -> Self {
         let spec = ToolSpec {
             name: "read".to_owned(),
             label: "Read".to_owned(),
@@ -62,13 +62,15 @@ impl Read {
             prompt_guidelines: vec!["Read files with read, not with cat or sed.".to_owned()],
             sequential: false,
         };
-        Self { spec, paths }
+        Self { spec, paths, auto_resize_images }
     }
 
     async fn execute(&self, call: ToolCallContext) -> Result<ToolOutput, ToolFailure> {
         let args: Args = args::parse(call.args)?;
         let path = self.paths.canonical(&call.cwd, &args.path)?;
-        work::run_cancellable(&call.cancel, move |cancel| read(&path, &args, cancel)).await
+        let auto_resize = self.auto_resize_images;
+        work::run_cancellable(&call.cancel, move |cancel| read(&path, &args, auto_resize, cancel))
+            .await
     }
 }
 
@@ -86,7 +88,12 @@ impl Tool for Read {
     }
 }
 
-fn read(path: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutput, ToolFailure> {
+fn read(
+    path: &Path,
+    args: &Args,
+    auto_resize: bool,
+    cancel: &CancellationToken,
+) -> Result<ToolOutput, ToolFailure> {
     let failure = |error: &io::Error| io_failure("read", &args.path, error);
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => ToolFailure::new(format!(
@@ -112,13 +119,12 @@ fn read(path: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutp
     let file = File::open(path).map_err(|error| failure(&error))?;
     let mut reader = BufReader::with_capacity(BUFFER, file);
     let start = reader.fill_buf().map_err(|error| failure(&error))?;
-    if let Some(mime_type) = image_type(start) {
+    if images::image_type(start).is_some() {
         let mut bytes = Vec::new();
-        reader
-            .take(MAX_IMAGE_BYTES + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| failure(&error))?;
-        return image(&bytes, mime_type, &args.path);
+        // One byte above the limit tells that the file is larger.
+        let limit = images::max_bytes(auto_resize) as u64 + 1;
+        reader.take(limit).read_to_end(&mut bytes).map_err(|error| failure(&error))?;
+        return image(&bytes, args, auto_resize);
     }
     if let Some(reason) = binary_reason(&start[..start.len().min(SNIFFED)]) {
         return Err(ToolFailure::new(format!(
@@ -132,25 +138,33 @@ fn read(path: &Path, args: &Args, cancel: &CancellationToken) -> Result<ToolOutp
     page(&scan, first, args)
 }
 
-/// The type of an image that models take, by its first bytes; none for anything else.
-pub fn image_type(start: &[u8]) -> Option<&'static str> {
-    match start {
-        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
-        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
-        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
-        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
-        _ => None,
-    }
-}
-
-fn image(bytes: &[u8], mime_type: &str, path: &str) -> Result<ToolOutput, ToolFailure> {
-    if bytes.len() as u64 > MAX_IMAGE_BYTES {
-        return Err(ToolFailure::new(format!(
-            "failed to read {path}: the image is larger than {MAX_IMAGE_BYTES} bytes; make a smaller copy and read that"
-        )));
-    }
-    let image = ImageContent { data: STANDARD.encode(bytes), mime_type: mime_type.to_owned() };
-    let text = format!("Read image {path} ({mime_type}, {} bytes)", bytes.len());
+fn image(bytes: &[u8], args: &Args, auto_resize: bool) -> Result<ToolOutput, ToolFailure> {
+    let path = &args.path;
+    let fitted = images::fit(bytes, auto_resize)
+        .map_err(|error| ToolFailure::new(format!("failed to read {path}: {error}")))?;
+    let Fitted { mime_type, original, changed } = fitted;
+    let length = bytes.len();
+    let (data, sent_type, text) = match changed {
+        None => {
+            let text = format!("Read image {path} ({mime_type}, {length} bytes)");
+            (STANDARD.encode(bytes), mime_type, text)
+        }
+        Some(Changed { bytes, mime_type: sent_type, size }) => {
+            let mut text = format!(
+                "Read image {path} ({mime_type}, {original} pixels, {length} bytes); it is shown as {sent_type}, {size} pixels, {} bytes",
+                bytes.len()
+            );
+            if size != original {
+                let factor = f64::from(original.width.max(original.height))
+                    / f64::from(size.width.max(size.height));
+                text.push_str(&format!(
+                    ". Multiply coordinates by {factor:.2} to get those in the file"
+                ));
+            }
+            (STANDARD.encode(bytes), sent_type, text)
+        }
+    };
+    let image = ImageContent { data, mime_type: sent_type.to_owned() };
     Ok(ToolOutput {
         content: vec![ContentBlock::text(text), ContentBlock::Image(image)],
         details: None,
@@ -364,26 +378,61 @@ mod tests {
         assert!(!text.contains('\u{fffd}'));
     }
 
+    fn png(width: u32, height: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        image::RgbImage::new(width, height)
+            .write_to(&mut io::Cursor::new(&mut bytes), image::ImageFormat::Png)
+            .unwrap();
+        bytes
+    }
+
+    fn decoded(output: &ToolOutput) -> (Vec<u8>, &str) {
+        let ContentBlock::Image(image) = &output.content[1] else { panic!("no image") };
+        (STANDARD.decode(&image.data).unwrap(), &image.mime_type)
+    }
+
     #[tokio::test]
     async fn images_come_as_images() {
         let bench = Bench::new();
-        for (start, mime_type) in [
-            (&b"\x89PNG\r\n\x1a\n\0\0"[..], "image/png"),
-            (b"\xff\xd8\xff\xe0\0", "image/jpeg"),
-            (b"GIF89a\0\0", "image/gif"),
-            (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
-        ] {
-            // The bytes decide, not the name.
-            bench.file("picture.txt", start);
-            let output = bench.output("read", json!({"path": "picture.txt"})).await;
-            let expected =
-                ImageContent { data: STANDARD.encode(start), mime_type: mime_type.to_owned() };
-            assert_eq!(output.content[1], ContentBlock::Image(expected));
-        }
+        // The bytes decide, not the name.
+        bench.file("picture.txt", png(20, 10));
+        let output = bench.output("read", json!({"path": "picture.txt"})).await;
+        assert_eq!(decoded(&output), (png(20, 10), "image/png"));
+        let text = format!("Read image picture.txt (image/png, {} bytes)", png(20, 10).len());
+        assert_eq!(output.content[0].as_text(), Some(text.as_str()));
+
+        bench.file("wide.png", png(4_000, 1_000));
+        let output = bench.output("read", json!({"path": "wide.png"})).await;
+        let (sent, mime_type) = decoded(&output);
+        assert_eq!(mime_type, "image/png");
+        let expected = format!(
+            "Read image wide.png (image/png, 4000x1000 pixels, {} bytes); it is shown as image/png, 2000x500 pixels, {} bytes. Multiply coordinates by 2.00 to get those in the file",
+            png(4_000, 1_000).len(),
+            sent.len(),
+        );
+        assert_eq!(output.content[0].as_text(), Some(expected.as_str()));
+
+        bench.file("broken.png", &png(20, 10)[..40]);
+        let error = bench.error("read", json!({"path": "broken.png"})).await;
+        assert!(
+            error.starts_with("failed to read broken.png: the image/png data cannot be decoded"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn large_images_are_refused_where_settings_say_so() {
+        let bench = Bench::with(|options| options.auto_resize_images = false);
+        bench.file("wide.png", png(2_400, 10));
+        let output = bench.output("read", json!({"path": "wide.png"})).await;
+        assert_eq!(decoded(&output).0, png(2_400, 10));
         let mut large = b"GIF89a".to_vec();
         large.resize(4_000_000, 0);
         bench.file("large.gif", &large);
-        assert!(bench.error("read", json!({"path": "large.gif"})).await.contains("larger than"));
+        assert_eq!(
+            bench.error("read", json!({"path": "large.gif"})).await,
+            "failed to read large.gif: the image is larger than 3750000 bytes; make a smaller copy"
+        );
     }
 
     #[tokio::test]

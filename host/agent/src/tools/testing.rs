@@ -42,6 +42,7 @@ impl Bench {
             shell_command_prefix: None,
             home: Some(cwd.join("home")),
             has_skills: true,
+            auto_resize_images: true,
         };
         change(&mut options);
         Self { _dir: dir, cwd, tools: builtin_tools(options), session: Arc::new(NoSession) }
