@@ -42,6 +42,9 @@ pub(crate) fn assert_documented_order(lines: &[Value]) -> usize {
                 At::Message { in_turn: true }
             }
             (At::Message { .. }, "message_update") => at,
+            // The reply is void; its next try begins anew.
+            (At::Turn | At::Message { in_turn: true }, "stream_retry" | "length_retry") => At::Turn,
+            (At::Turn, "auto_retry_start" | "auto_retry_end") => at,
             (At::Message { in_turn: true }, "message_end") => At::Turn,
             (At::Message { in_turn: false }, "message_end") => At::Run,
             (At::Turn, "tool_execution_start") => {

@@ -183,6 +183,13 @@ fn check_message(message: &Value) -> Result<(), String> {
                 return Err("content is no list of blocks".to_owned());
             }
         }
+        "bashExecution" => {
+            require(message, &["command", "output"], Value::is_string)?;
+            require(message, &["cancelled", "truncated"], Value::is_boolean)?;
+            if !message["exitCode"].is_null() && !message["exitCode"].is_i64() {
+                return Err("exitCode is no number".to_owned());
+            }
+        }
         other => return Err(format!("unexpected role {other:?}")),
     }
     Ok(())

@@ -43,10 +43,14 @@ pub struct AgentOptions {
     pub session: Session,
     /// Where `new_session` keeps its file; none: in memory.
     pub session_dir: Option<SessionDir>,
-    /// The model that was asked for; none: the session's last, else none.
+    /// The model that was asked for; none: the session's last.
     pub model: Option<Model>,
-    /// The level that was asked for; none: the session's last, else off.
+    /// Where the session has none either, or one that cannot be used again.
+    pub default_model: Option<Model>,
+    /// The level that was asked for; none: the session's last.
     pub thinking_level: Option<ThinkingLevel>,
+    /// Where the session has none either; none: off.
+    pub default_thinking_level: Option<ThinkingLevel>,
     pub steering_mode: QueueMode,
     pub follow_up_mode: QueueMode,
     /// The models that `cycle_model` goes through; empty: all that have credentials.
@@ -113,8 +117,8 @@ pub(crate) struct State {
     pub(crate) auto_retry: bool,
     pub(crate) auto_compaction: bool,
     pub(crate) retrying: Retrying,
-    /// The compaction under way.
-    pub(crate) compacting: Option<CancellationToken>,
+    /// The compactions under way, or asked for.
+    pub(crate) compacting: Vec<Arc<CancellationToken>>,
     /// Commands that a person runs now, by a number.
     pub(crate) running_commands: Vec<(u64, CancellationToken)>,
     /// Results of such commands that came during a run; they enter the conversation
@@ -200,14 +204,19 @@ impl Agent {
         let mut unrestored = None;
         let model = match (options.model, &context.model) {
             (Some(model), _) => Some(model),
-            (None, None) => None,
+            (None, None) => options.default_model,
             (None, Some(last)) => options
                 .registry
                 .restore(&last.provider, &last.id)
                 .map_err(|error| unrestored = Some(error.to_string()))
-                .ok(),
+                .ok()
+                .or(options.default_model),
         };
-        let thinking_level = options.thinking_level.or(context.thinking_level).unwrap_or_default();
+        let thinking_level = options
+            .thinking_level
+            .or(context.thinking_level)
+            .or(options.default_thinking_level)
+            .unwrap_or_default();
         let settings = &options.resources.settings;
         Self {
             inner: Arc::new(Inner {
@@ -222,7 +231,7 @@ impl Agent {
                     auto_retry: settings.retry.enabled,
                     auto_compaction: settings.compaction.enabled,
                     retrying: Retrying::default(),
-                    compacting: None,
+                    compacting: Vec::new(),
                     running_commands: Vec::new(),
                     command_results: Vec::new(),
                     recorded: Recorded::of(&context),
@@ -348,9 +357,7 @@ impl Agent {
         if let Some(run) = &state.run {
             run.cancel();
         }
-        if let Some(compacting) = &state.compacting {
-            compacting.cancel();
-        }
+        state.compacting.iter().for_each(|compacting| compacting.cancel());
         for input in &state.inputs {
             input.cancel.cancel();
         }
@@ -419,7 +426,7 @@ impl Agent {
             is_streaming: streaming,
             is_retrying: state.retrying.is_active,
             retry_attempt: state.retrying.attempt,
-            is_compacting: state.compacting.is_some(),
+            is_compacting: !state.compacting.is_empty(),
             auto_compaction_enabled: state.auto_compaction,
             steering_mode: state.steering.mode.as_str(),
             follow_up_mode: state.follow_up.mode.as_str(),

@@ -1,7 +1,7 @@
 //! From the session's messages to what a model is sent, and how full its
 //! context is.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use wharf_protocol::message::{BashExecutionMessage, UserContent, UserMessage};
@@ -18,8 +18,8 @@ const IMAGE_TOKENS: usize = 1200;
 /// messages only, every call directly followed by its result, nothing empty.
 pub(crate) fn for_model(messages: &[Arc<AgentMessage>]) -> Vec<Arc<AgentMessage>> {
     let mut sent: Vec<Arc<AgentMessage>> = Vec::with_capacity(messages.len());
-    let mut rest = messages.iter().peekable();
-    while let Some(message) = rest.next() {
+    let mut ids = CallIds::default();
+    for (index, message) in messages.iter().enumerate() {
         match message.as_ref() {
             AgentMessage::User(user) => {
                 if !is_blank(&user.content) {
@@ -27,13 +27,19 @@ pub(crate) fn for_model(messages: &[Arc<AgentMessage>]) -> Vec<Arc<AgentMessage>
                 }
             }
             AgentMessage::Assistant(assistant) => {
-                let mut results: Vec<&Arc<AgentMessage>> = Vec::new();
-                while let Some(result) = rest.next_if(|next| is_tool_result(next)) {
-                    results.push(result);
-                }
-                push_turn(&mut sent, message, assistant, &results);
+                // What a person said or ran meanwhile may stand between.
+                let results = messages[index + 1..]
+                    .iter()
+                    .take_while(|next| !matches!(next.as_ref(), AgentMessage::Assistant(_)))
+                    .filter_map(|next| match next.as_ref() {
+                        AgentMessage::ToolResult(result) => Some((next, result)),
+                        _ => None,
+                    })
+                    .collect();
+                push_turn(&mut sent, (message, assistant), results, &mut ids);
             }
-            // A result whose call is not directly before it: no provider takes it.
+            // Sent with its call. One whose call is not in the reply before it has none:
+            // no provider takes it.
             AgentMessage::ToolResult(_) => {}
             AgentMessage::BashExecution(run) => {
                 if run.exclude_from_context != Some(true) {
@@ -64,14 +70,37 @@ pub(crate) fn for_model(messages: &[Arc<AgentMessage>]) -> Vec<Arc<AgentMessage>
     sent
 }
 
+/// The ids of calls, as they are sent: no two calls of a conversation have the same.
+/// Some servers begin to count anew with every reply.
+#[derive(Default)]
+struct CallIds {
+    /// How many calls have had an id.
+    used: HashMap<String, u32>,
+}
+
+impl CallIds {
+    /// The call's own id; of one that is used already, an id that is the same in every
+    /// request.
+    fn unique(&mut self, id: &str) -> String {
+        let mut unique = id.to_owned();
+        while self.used.contains_key(&unique) {
+            let count = self.used.entry(id.to_owned()).or_default();
+            *count += 1;
+            unique = format!("{id}#{count}");
+        }
+        self.used.insert(unique.clone(), 1);
+        unique
+    }
+}
+
 /// An assistant message with the results of exactly its calls. A reply that
 /// failed or was aborted takes its calls back; a call without a result gets one
 /// that says so.
 fn push_turn(
     sent: &mut Vec<Arc<AgentMessage>>,
-    message: &Arc<AgentMessage>,
-    assistant: &AssistantMessage,
-    results: &[&Arc<AgentMessage>],
+    (message, assistant): (&Arc<AgentMessage>, &AssistantMessage),
+    mut results: Vec<(&Arc<AgentMessage>, &ToolResultMessage)>,
+    ids: &mut CallIds,
 ) {
     let complete = !matches!(assistant.stop_reason, StopReason::Error | StopReason::Aborted);
     let keep = |block: &AssistantContent| match block {
@@ -82,12 +111,44 @@ fn push_turn(
         }
         AssistantContent::ToolCall(_) => complete,
     };
-    if assistant.content.iter().all(keep) {
+    let mut outputs = Vec::new();
+    let mut renamed = false;
+    let mut sent_ids = Vec::new();
+    for call in assistant.tool_calls().filter(|_| complete) {
+        let id = ids.unique(&call.id);
+        renamed |= id != call.id;
+        // Calls with the same id take the results with it in their order.
+        let at = results.iter().position(|(_, result)| result.tool_call_id == call.id);
+        outputs.push(match at.map(|at| results.remove(at)) {
+            Some((output, _)) if id == call.id => Arc::clone(output),
+            Some((_, result)) => Arc::new(AgentMessage::ToolResult(ToolResultMessage {
+                tool_call_id: id.clone(),
+                ..result.clone()
+            })),
+            None => Arc::new(AgentMessage::ToolResult(ToolResultMessage {
+                tool_call_id: id.clone(),
+                tool_name: call.name.clone(),
+                content: vec![ContentBlock::text("No result: the call was interrupted.")],
+                details: None,
+                is_error: true,
+                timestamp: assistant.timestamp,
+            })),
+        });
+        sent_ids.push(id);
+    }
+    if !renamed && assistant.content.iter().all(keep) {
         if !assistant.content.is_empty() {
             sent.push(Arc::clone(message));
         }
     } else {
-        let content: Vec<_> = assistant.content.iter().filter(|b| keep(b)).cloned().collect();
+        let mut content: Vec<_> = assistant.content.iter().filter(|b| keep(b)).cloned().collect();
+        let calls = content.iter_mut().filter_map(|block| match block {
+            AssistantContent::ToolCall(call) => Some(call),
+            AssistantContent::Text(_) | AssistantContent::Thinking(_) => None,
+        });
+        for (call, id) in calls.zip(sent_ids) {
+            call.id = id;
+        }
         if !content.is_empty() {
             sent.push(Arc::new(AgentMessage::Assistant(AssistantMessage {
                 content,
@@ -95,31 +156,7 @@ fn push_turn(
             })));
         }
     }
-    if !complete {
-        return;
-    }
-    let mut answered = HashSet::new();
-    for call in assistant.tool_calls() {
-        if !answered.insert(call.id.as_str()) {
-            continue;
-        }
-        let result = results.iter().find(|result| {
-            matches!(&****result, AgentMessage::ToolResult(r) if r.tool_call_id == call.id)
-        });
-        sent.push(result.map_or_else(
-            || {
-                Arc::new(AgentMessage::ToolResult(ToolResultMessage {
-                    tool_call_id: call.id.clone(),
-                    tool_name: call.name.clone(),
-                    content: vec![ContentBlock::text("No result: the call was interrupted.")],
-                    details: None,
-                    is_error: true,
-                    timestamp: assistant.timestamp,
-                }))
-            },
-            |result| Arc::clone(result),
-        ));
-    }
+    sent.extend(outputs);
 }
 
 /// What stands in the place of an image that settings keep from the model.
@@ -151,10 +188,6 @@ pub(crate) fn without_images(messages: Vec<Arc<AgentMessage>>) -> Vec<Arc<AgentM
     messages.into_iter().map(without).collect()
 }
 
-fn is_tool_result(message: &AgentMessage) -> bool {
-    matches!(message, AgentMessage::ToolResult(_))
-}
-
 fn is_blank(content: &UserContent) -> bool {
     match content {
         UserContent::Text(text) => text.trim().is_empty(),
@@ -175,7 +208,8 @@ fn user_text(text: String, timestamp: u64) -> Arc<AgentMessage> {
 /// A command that the person ran, as rpc-mode.md words it for the model; what the
 /// output does not show follows it.
 fn bash_text(run: &BashExecutionMessage) -> String {
-    let mut text = format!("Ran `{}`\n```\n{}\n```", run.command, run.output);
+    let end = if run.output.ends_with('\n') { "" } else { "\n" };
+    let mut text = format!("Ran `{}`\n```\n{}{end}```", run.command, run.output);
     if run.cancelled {
         text.push_str("\n\nThe command was cancelled.");
     } else if let Some(code) = run.exit_code.filter(|code| *code != 0) {
@@ -307,9 +341,40 @@ mod tests {
                 "user:a",
                 "assistant::1,2,3",
                 "result:1:false",
-                "result:2:true",
+                "result:2:false",
                 "result:3:false",
                 "user:b",
+            ],
+        );
+        check(
+            json!([
+                assistant("toolUse", json!([call("1"), call("2")])),
+                result("2"),
+                assistant("stop", json!([{"type": "text", "text": "a"}])),
+                result("1"),
+            ]),
+            &["assistant::1,2", "result:1:true", "result:2:false", "assistant:a:"],
+        );
+    }
+
+    #[test]
+    fn calls_with_the_same_id_are_told_apart() {
+        check(
+            json!([
+                assistant("toolUse", json!([call("1"), call("1"), call("1#1")])),
+                result("1"),
+                result("1"),
+                assistant("error", json!([call("1")])),
+                assistant("toolUse", json!([call("1")])),
+                result("1"),
+            ]),
+            &[
+                "assistant::1,1#2,1#1",
+                "result:1:false",
+                "result:1#2:false",
+                "result:1#1:true",
+                "assistant::1#3",
+                "result:1#3:false",
             ],
         );
     }

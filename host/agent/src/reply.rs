@@ -89,8 +89,8 @@ impl Agent {
                 }
             };
             let budget = request.output_budget();
-            let (attempt, end) = self.attempt(&*provider, request, context).await;
-            let started = attempt.started;
+            let (mut attempt, end) = self.attempt(&*provider, request, context).await;
+            let mut started = attempt.started;
             let (message, broken, problem) = match end {
                 End::Complete { stop_reason, usage } => {
                     let usage = priced(usage, &model);
@@ -114,9 +114,10 @@ impl Agent {
                     (message, BrokenCalls::new(), Some(ABORTED.to_owned()))
                 }
                 End::Failed(error) => {
-                    match self.handle_failure(&mut tries, &error, &attempt, context).await {
+                    match self.handle_failure(&mut tries, &error, &mut attempt, context).await {
                         Verdict::Again => continue,
                         Verdict::GiveUp(stop_reason, problem) => {
+                            started = attempt.started;
                             let message = attempt.into_failed(stop_reason, problem.clone());
                             (message, BrokenCalls::new(), Some(problem))
                         }
@@ -200,7 +201,7 @@ impl Agent {
         &self,
         tries: &mut Tries,
         error: &ProviderError,
-        attempt: &Attempt,
+        attempt: &mut Attempt,
         context: &RunContext,
     ) -> Verdict {
         let settings = &self.inner.resources.settings.retry;
@@ -212,14 +213,16 @@ impl Agent {
         match error.kind {
             ErrorKind::Dropped if tries.drops < MAX_STREAM_RETRIES => {
                 tries.drops += 1;
-                self.void(tries.drops, MAX_STREAM_RETRIES, error).await;
+                let cancel = CancellationToken::new();
+                self.state().retrying.cancel = cancel.clone();
+                self.void(attempt, tries.drops, MAX_STREAM_RETRIES, error).await;
                 let wait = retry::stream_delay(settings, tries.drops);
-                self.pause(wait, &CancellationToken::new(), context, error).await
+                self.pause(wait, &cancel, context, error).await
             }
             ErrorKind::ContextOverflow if auto_compaction && !tries.overflowed => {
                 tries.overflowed = true;
                 if attempt.started {
-                    self.void(1, 1, error).await;
+                    self.void(attempt, 1, 1, error).await;
                 }
                 match self.auto_compact(context, CompactionReason::Overflow, true).await {
                     true => Verdict::Again,
@@ -239,7 +242,7 @@ impl Agent {
                 self.state().retrying =
                     Retrying { is_active: true, attempt: tries.retries, cancel: cancel.clone() };
                 if attempt.started {
-                    self.void(tries.retries, settings.max_retries, error).await;
+                    self.void(attempt, tries.retries, settings.max_retries, error).await;
                 }
                 self.emit(Event::AutoRetryStart {
                     attempt: tries.retries,
@@ -254,8 +257,15 @@ impl Agent {
         }
     }
 
-    /// Tells that what came of the reply does not count.
-    async fn void(&self, attempt: u32, max_attempts: u32, error: &ProviderError) {
+    /// Tells that what came of the reply does not count, and forgets it.
+    async fn void(
+        &self,
+        voided: &mut Attempt,
+        attempt: u32,
+        max_attempts: u32,
+        error: &ProviderError,
+    ) {
+        voided.started = false;
         let error_message = error.to_string();
         self.emit(Event::StreamRetry { attempt, max_attempts, error_message }).await;
     }

@@ -38,7 +38,7 @@ pub(crate) struct Attempt {
     /// Blocks that have ended; a reply that broke off keeps no half of a call.
     ended: Vec<bool>,
     pub(crate) broken: BrokenCalls,
-    /// `message_start` has left.
+    /// `message_start` has left, and nothing has made it void.
     pub(crate) started: bool,
     begun: Instant,
     /// When extensions last heard of it; none where nobody listens.
@@ -78,9 +78,13 @@ impl Attempt {
         (message, self.broken)
     }
 
-    /// What is left of a reply that broke off: whole blocks, and the text so far.
+    /// What is left of a reply that broke off: whole blocks, and the text so far; nothing
+    /// of one that is void.
     pub(crate) fn into_failed(self, stop_reason: StopReason, problem: String) -> AssistantMessage {
         let mut message = self.partial.into_message();
+        if !self.started {
+            message.content.clear();
+        }
         let mut whole = self.ended.into_iter().chain(std::iter::repeat(false));
         message.content.retain(|block| {
             whole.next() == Some(true) || !matches!(block, AssistantContent::ToolCall(_))

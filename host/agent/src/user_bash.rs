@@ -10,7 +10,7 @@ use wharf_protocol::message::BashExecutionMessage;
 
 use crate::agent::Agent;
 use crate::run::now_millis;
-use crate::tools::{ShellEnd, ShellRequest};
+use crate::tools::{ShellEnd, ShellError, ShellOutcome, ShellRequest};
 
 /// The answer of the `bash` command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -31,15 +31,16 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Agent {
     /// Runs a command in the working directory and records it with its output. With
-    /// `exclude` (`!!command`) the model does not see it.
+    /// `exclude` (`!!command`) the model does not see it. It can be aborted, and belongs to
+    /// the current session, from this call on, not only once the future is polled.
     ///
     /// # Errors
     /// The shell could not be started; nothing is recorded.
-    pub async fn run_user_bash(
+    pub fn run_user_bash(
         &self,
         command: String,
         exclude: bool,
-    ) -> Result<BashResult, String> {
+    ) -> impl Future<Output = Result<BashResult, String>> + Send + use<> {
         let cancel = CancellationToken::new();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let session_id = self.session().id().to_owned();
@@ -50,8 +51,21 @@ impl Agent {
             timeout: None,
             cancel,
         };
-        let outcome = self.inner.shell.run(request, |_| {}).await;
-        self.state().running_commands.retain(|(running, _)| *running != number);
+        let agent = self.clone();
+        async move {
+            let outcome = agent.inner.shell.run(request, |_| {}).await;
+            agent.state().running_commands.retain(|(running, _)| *running != number);
+            agent.user_bash_done(command, exclude, &session_id, outcome).await
+        }
+    }
+
+    async fn user_bash_done(
+        &self,
+        command: String,
+        exclude: bool,
+        session_id: &str,
+        outcome: Result<ShellOutcome, ShellError>,
+    ) -> Result<BashResult, String> {
         let outcome = outcome.map_err(|error| error.to_string())?;
         let (exit_code, cancelled) = match outcome.end {
             ShellEnd::Exited(code) => (Some(i64::from(code)), false),
@@ -61,7 +75,7 @@ impl Agent {
         let full_output_path =
             outcome.output.full_output_path.as_ref().map(|path| path.display().to_string());
         let result = BashResult {
-            output: outcome.output.text,
+            output: outcome.output.noted(),
             exit_code,
             cancelled,
             truncated,

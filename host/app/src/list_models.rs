@@ -37,10 +37,17 @@ pub(crate) fn run(args: &RunArgs, search: &str) -> anyhow::Result<ExitCode> {
     let rows: Vec<Row> = registry
         .list(Some(search).filter(|search| !search.trim().is_empty()))
         .into_iter()
-        .filter(|model| args.provider.as_ref().is_none_or(|name| *name == model.provider))
+        .filter(|model| {
+            let wanted = args.provider.as_ref();
+            wanted.is_none_or(|name| name.eq_ignore_ascii_case(&model.provider))
+        })
         .map(|model| Row { has_key: registry.has_credentials(&model), model })
         .collect();
-    ensure!(!rows.is_empty(), "no model matches {search:?}; --list-models alone lists all");
+    ensure!(
+        !rows.is_empty(),
+        "no model{} matches {search:?}; --list-models alone lists all",
+        args.provider.as_ref().map(|name| format!(" of provider {name}")).unwrap_or_default()
+    );
     let out = Stdout::start()?;
     out.raw(table(&rows).into_bytes());
     out.finish(FLUSH_GRACE);

@@ -103,10 +103,12 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         runtime: tokio::runtime::Handle::current(),
     });
     let registered = Registered(host.settled());
-    let thinking_level = args
-        .thinking
-        .or_else(|| choice.as_ref().and_then(|choice| choice.thinking_level))
-        .or(resources.settings.default_thinking_level);
+    // What the settings name is for sessions that have no model of their own.
+    let is_asked_for = args.model.is_some() || args.provider.is_some();
+    let (model, chosen_level) =
+        choice.map_or((None, None), |choice| (Some(choice.model), choice.thinking_level));
+    let (asked, default) = if is_asked_for { (model, None) } else { (None, model) };
+    let asked_level = args.thinking.or(chosen_level.filter(|_| is_asked_for));
     let agent = Agent::new(AgentOptions {
         hooks: Arc::clone(&host) as _,
         outlet: Arc::new(front.clone()),
@@ -115,8 +117,10 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         cwd,
         session: session.clone(),
         session_dir,
-        model: choice.map(|choice| choice.model),
-        thinking_level,
+        model: asked,
+        default_model: default,
+        thinking_level: asked_level,
+        default_thinking_level: chosen_level.or(resources.settings.default_thinking_level),
         steering_mode: resources.settings.steering_mode,
         follow_up_mode: resources.settings.follow_up_mode,
         scoped_models: scope,
@@ -218,7 +222,10 @@ fn choice(
         return Ok(Some(registry.resolve(args.provider.as_deref(), pattern)?));
     }
     if let Some(provider) = &args.provider {
-        let offered = registry.list(None).into_iter().find(|model| model.provider == *provider);
+        let offered = registry
+            .list(None)
+            .into_iter()
+            .find(|model| model.provider.eq_ignore_ascii_case(provider));
         let model = offered.with_context(|| {
             format!("provider {provider} has no model here; see --list-models and models.json")
         })?;

@@ -47,6 +47,9 @@ const MAX_START_SHOWN: usize = 200;
 /// the connection can be used again.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long a reply that is complete waits for that.
+const DRAIN_GRACE: Duration = Duration::from_millis(20);
+
 /// One provider's way to serve one model, as the registry found it.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpProvider {
@@ -323,7 +326,7 @@ impl Reply {
                 if let Some(next) = reply.ready.next() {
                     let last = matches!(next, Err(_) | Ok(ProviderEvent::Done { .. }));
                     if matches!(next, Ok(ProviderEvent::Done { .. })) {
-                        drain(reply.body);
+                        drain(reply.body).await;
                         return Some((next, None));
                     }
                     return Some((next, (!last).then_some(reply)));
@@ -430,12 +433,15 @@ fn is_done(out: &[ProviderEvent]) -> bool {
     matches!(out.last(), Some(ProviderEvent::Done { .. }))
 }
 
-/// Reads what is left after the reply's end, in the background.
-fn drain(mut body: BoxStream<'static, Result<Bytes, String>>) {
-    let rest = async move { while let Some(Ok(_)) = body.next().await {} };
-    tokio::spawn(async move {
-        let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
-    });
+/// Reads what is left after the reply's end: usually it is there already, and the next
+/// request finds the connection free. Where it is not, in the background.
+async fn drain(mut body: BoxStream<'static, Result<Bytes, String>>) {
+    let mut rest = Box::pin(async move { while let Some(Ok(_)) = body.next().await {} });
+    if tokio::time::timeout(DRAIN_GRACE, &mut rest).await.is_err() {
+        tokio::spawn(async move {
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, rest).await;
+        });
+    }
 }
 
 #[cfg(test)]

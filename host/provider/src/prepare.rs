@@ -2,11 +2,16 @@
 //! taken out, what stands together is put together.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use wharf_protocol::{
-    AgentMessage, AssistantContent, AssistantMessage, ContentBlock, Model, UserContent, UserMessage,
+    AgentMessage, AssistantContent, AssistantMessage, ContentBlock, Model, ToolResultMessage,
+    UserContent, UserMessage,
 };
+
+/// Characters of a tool's name that every API takes.
+const MAX_NAME: usize = 64;
 
 /// Stands in the place of an image for a model that takes none.
 const NO_IMAGES: &str = "[image left out: this model takes no images]";
@@ -15,17 +20,23 @@ const NO_IMAGES: &str = "[image left out: this model takes no images]";
 /// - a reply of another model keeps its text and its calls; its thinking and all of its
 ///   signatures go, since only the model that made them takes them back;
 /// - a reply that says nothing (it was aborted early) goes: servers refuse empty ones;
+/// - names of tools that a model made up get characters that servers take, and a result
+///   has the name of its call;
 /// - user messages that follow each other become one: some servers want the roles to
 ///   alternate;
 /// - images become a remark where the model takes none.
 pub(crate) fn messages(list: &[Arc<AgentMessage>], model: &Model) -> Vec<Arc<AgentMessage>> {
     let takes_images = model.input.iter().any(|kind| kind == "image");
     let mut sent: Vec<Arc<AgentMessage>> = Vec::with_capacity(list.len());
+    // The names of the last reply's calls, by id.
+    let mut names: HashMap<String, String> = HashMap::new();
     for message in list {
         let message = match message.as_ref() {
             AgentMessage::Assistant(reply) => {
                 let own = is_own(reply, model);
-                let reply = if own { Cow::Borrowed(reply) } else { Cow::Owned(foreign(reply)) };
+                let mut reply = if own { Cow::Borrowed(reply) } else { Cow::Owned(foreign(reply)) };
+                names.clear();
+                clean_names(&mut reply, &mut names);
                 if says_nothing(&reply) {
                     continue;
                 }
@@ -33,6 +44,17 @@ pub(crate) fn messages(list: &[Arc<AgentMessage>], model: &Model) -> Vec<Arc<Age
                     Cow::Borrowed(_) => Arc::clone(message),
                     Cow::Owned(reply) => Arc::new(AgentMessage::Assistant(reply)),
                 }
+            }
+            AgentMessage::ToolResult(result) => {
+                let name = names.get(&result.tool_call_id).unwrap_or(&result.tool_name);
+                let message = if *name == result.tool_name {
+                    Arc::clone(message)
+                } else {
+                    let tool_name = name.clone();
+                    let result = ToolResultMessage { tool_name, ..result.clone() };
+                    Arc::new(AgentMessage::ToolResult(result))
+                };
+                if takes_images { message } else { without_images(&message) }
             }
             _ if !takes_images => without_images(message),
             _ => Arc::clone(message),
@@ -51,6 +73,38 @@ pub(crate) fn messages(list: &[Arc<AgentMessage>], model: &Model) -> Vec<Arc<Age
         }
     }
     sent
+}
+
+fn clean_names(reply: &mut Cow<'_, AssistantMessage>, names: &mut HashMap<String, String>) {
+    let mut is_clean = true;
+    for call in reply.tool_calls() {
+        let name = function_name(&call.name);
+        is_clean &= name == call.name;
+        names.insert(call.id.clone(), name);
+    }
+    if is_clean {
+        return;
+    }
+    for block in &mut reply.to_mut().content {
+        if let AssistantContent::ToolCall(call) = block {
+            call.name = function_name(&call.name);
+        }
+    }
+}
+
+/// A name that servers do not refuse to see again: letters, digits, `_` and `-`, the
+/// first one a letter or `_`.
+pub(crate) fn function_name(name: &str) -> String {
+    let fitting = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    let name: String = name.chars().take(MAX_NAME).map(fitting).collect();
+    match name.chars().next() {
+        None => "unknown".to_owned(),
+        // Google wants a letter or an underscore there.
+        Some(first) if first.is_ascii_digit() || first == '-' => {
+            format!("_{name}").chars().take(MAX_NAME).collect()
+        }
+        Some(_) => name,
+    }
 }
 
 fn is_own(reply: &AssistantMessage, model: &Model) -> bool {
@@ -264,5 +318,32 @@ mod tests {
                 ("toolResult", json!([])),
             ],
         );
+    }
+
+    #[test]
+    fn names_become_such_that_servers_take_and_results_have_those_of_their_calls() {
+        let list: Vec<Arc<AgentMessage>> = [
+            reply(
+                "own",
+                json!([
+                    {"type": "toolCall", "id": "c", "name": "functions.read", "arguments": {}},
+                    {"type": "toolCall", "id": "d", "name": "ls", "arguments": {}},
+                ]),
+            ),
+            result(json!([text("r")])),
+        ]
+        .iter()
+        .map(|message| serde_json::from_value(message.clone()).unwrap())
+        .collect();
+        let sent = serde_json::to_value(messages(&list, &model("p", "own"))).unwrap();
+        assert_eq!(sent[0]["content"][0]["name"], "functions_read");
+        assert_eq!(sent[0]["content"][1]["name"], "ls");
+        assert_eq!(sent[1]["toolName"], "functions_read");
+        for (name, expect) in
+            [("", "unknown"), ("1a", "_1a"), ("-a", "_-a"), ("_a-1", "_a-1"), ("läs!", "l_s_")]
+        {
+            assert_eq!(function_name(name), expect);
+        }
+        assert_eq!(function_name(&"9".repeat(80)).len(), 64);
     }
 }

@@ -6,6 +6,8 @@ mod files;
 mod plan;
 mod summary;
 
+use std::sync::Arc;
+
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{AgentMessage, CompactionReason, CompactionResult, Event, Model};
 use wharf_provider::Purpose;
@@ -72,45 +74,52 @@ impl Limits {
     }
 }
 
-/// Marks the agent as compacting for as long as it lives.
-struct Compacting<'a>(&'a Agent);
+/// Marks the agent as compacting for as long as it lives. One that is asked for may wait
+/// for one of a run that it has aborted, so there may be two.
+struct Compacting {
+    agent: Agent,
+    cancel: Arc<CancellationToken>,
+}
 
-impl<'a> Compacting<'a> {
-    fn begin(agent: &'a Agent, cancel: &CancellationToken) -> Self {
-        agent.state().compacting = Some(cancel.clone());
-        Self(agent)
+impl Compacting {
+    fn begin(agent: &Agent, cancel: CancellationToken) -> Self {
+        let cancel = Arc::new(cancel);
+        agent.state().compacting.push(Arc::clone(&cancel));
+        Self { agent: agent.clone(), cancel }
     }
 }
 
-impl Drop for Compacting<'_> {
+impl Drop for Compacting {
     fn drop(&mut self) {
-        self.0.state().compacting = None;
+        self.agent.state().compacting.retain(|other| !Arc::ptr_eq(other, &self.cancel));
     }
 }
 
 impl Agent {
-    /// Compacts now; what the agent was doing is aborted first.
+    /// Compacts now; what the agent was doing is aborted first. It is under way, and can
+    /// be aborted, from this call on, not only once the future is polled.
     ///
     /// # Errors
     /// There is nothing to compact, no model, or it was cancelled or failed. Nothing has
     /// changed then.
-    pub async fn compact(
+    pub fn compact(
         &self,
         instructions: Option<String>,
-    ) -> Result<CompactionResult, CompactError> {
+    ) -> impl Future<Output = Result<CompactionResult, CompactError>> + Send + use<> {
         self.abort();
-        // The run that was aborted leaves first, and none begins meanwhile.
-        let _stage = self.inner.stage.lock().await;
         let cancel = CancellationToken::new();
-        let _compacting = Compacting::begin(self, &cancel);
-        self.compact_with(CompactionCause::Manual, instructions, &cancel).await
+        let compacting = Compacting::begin(self, cancel.clone());
+        async move {
+            let agent = &compacting.agent;
+            // The run that was aborted leaves first, and none begins meanwhile.
+            let _stage = agent.inner.stage.lock().await;
+            agent.compact_with(CompactionCause::Manual, instructions, &cancel).await
+        }
     }
 
     /// Ends the compaction under way, if there is one.
     pub fn abort_compaction(&self) {
-        if let Some(compacting) = &self.state().compacting {
-            compacting.cancel();
-        }
+        self.state().compacting.iter().for_each(|compacting| compacting.cancel());
     }
 
     /// Compacts inside a run, with its events. True: the context is smaller now.
@@ -125,7 +134,7 @@ impl Agent {
             CompactionReason::Threshold => CompactionCause::Threshold,
             CompactionReason::Overflow => CompactionCause::Overflow,
         };
-        let compacting = Compacting::begin(self, &cancel);
+        let compacting = Compacting::begin(self, cancel.clone());
         self.emit(Event::AutoCompactionStart { reason }).await;
         let compacted = self.compact_with(cause, None, &cancel).await;
         drop(compacting);
@@ -278,8 +287,7 @@ impl Agent {
             };
             self.ask(question, cancel)
         };
-        let text =
-            |messages: &[std::sync::Arc<AgentMessage>]| summary::conversation_text(messages, room);
+        let text = |messages: &[Arc<AgentMessage>]| summary::conversation_text(messages, room);
         let history = match (&plan.history[..], plan.previous_summary.as_deref()) {
             ([], previous) => previous.map(str::to_owned),
             (history, previous) => {

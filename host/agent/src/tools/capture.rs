@@ -42,6 +42,11 @@ impl Captured {
         text
     }
 
+    /// `text` with its remarks but for the cut, for a reader who is told of that in fields.
+    pub fn noted(&self) -> String {
+        self.notes.iter().fold(self.text.clone(), |text, note| truncate::with_note(text, note))
+    }
+
     fn cut_note(&self) -> Option<String> {
         let cut = self.truncation.as_ref()?;
         let mut note = if cut.last_line_partial {

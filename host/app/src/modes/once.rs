@@ -124,8 +124,7 @@ impl Once {
             return Ok(());
         }
         if let Some((command, hidden)) = shell_command(&text) {
-            let (agent, command) = (self.agent.clone(), command.to_owned());
-            let run = async move { agent.run_user_bash(command, hidden).await };
+            let run = self.agent.run_user_bash(command.to_owned(), hidden);
             let result = self.print_until(run).await?;
             if let Printer::Text { .. } = self.printer {
                 let end = if result.output.ends_with('\n') { "" } else { "\n" };

@@ -32,9 +32,8 @@ const NO_RESULT: &str = "(no result: the call was not run to its end)";
 /// The media types of images that the API takes.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Characters of a call's id, and of a tool's name.
+/// Characters of a call's id.
 const MAX_ID: usize = 64;
-const MAX_NAME: usize = 128;
 
 pub(super) fn encode(list: &[Arc<AgentMessage>], shape: Shape) -> Vec<Value> {
     let mut conversation = Conversation { shape, ..Conversation::default() };
@@ -127,7 +126,7 @@ impl Conversation {
                     blocks.push(json!({
                         "type": "tool_use",
                         "id": sent,
-                        "name": identifier(&call.name, MAX_NAME),
+                        "name": call.name,
                         "input": call.arguments,
                     }));
                     calls.push(Call { id: call.id.clone(), sent, answered: false });

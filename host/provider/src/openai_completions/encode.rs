@@ -11,6 +11,7 @@ use wharf_protocol::{
 use super::compat::{FillReasoning, Profile, ThinkingFormat};
 use super::ids::CallIds;
 use crate::api::{Endpoint, HttpRequest};
+use crate::prepare::function_name;
 use crate::{Request, ToolDefinition};
 
 /// Fields of a message that thinking comes in, in the order in which they are looked at;
@@ -27,8 +28,8 @@ const NO_TEXT: &str = "(empty message)";
 /// Stands between tool results and a user message for servers that want an assistant there.
 const AFTER_RESULTS: &str = "I have the results of the tools.";
 
-/// Bytes of a function's name and of a cache key that OpenAI takes.
-const MAX_NAME: usize = 64;
+/// Bytes of a cache key that OpenAI takes.
+const MAX_CACHE_KEY: usize = 64;
 
 pub(super) fn request(request: &Request, endpoint: &Endpoint) -> HttpRequest {
     let profile = Profile::new(&endpoint.compat, &request.model, &endpoint.base_url);
@@ -64,7 +65,7 @@ fn body(request: &Request, profile: Profile) -> Map<String, Value> {
         set("store", json!(false));
     }
     if let (true, Some(session)) = (profile.prompt_cache_key, &request.session_id) {
-        set("prompt_cache_key", json!(session.chars().take(MAX_NAME).collect::<String>()));
+        set("prompt_cache_key", json!(session.chars().take(MAX_CACHE_KEY).collect::<String>()));
     }
     if request.model.reasoning {
         for (name, value) in thinking(request.thinking_level, &profile) {
@@ -198,7 +199,7 @@ impl Conversation {
         }
         let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
         let content = if texts.len() == parts.len() {
-            Value::String(texts.join("\n"))
+            Value::String(texts.join("\n\n"))
         } else {
             Value::Array(parts)
         };
@@ -363,13 +364,6 @@ fn text_part(text: &str) -> Option<Value> {
 fn image_part(image: &ImageContent) -> Value {
     let url = format!("data:{};base64,{}", image.mime_type, image.data);
     json!({"type": "image_url", "image_url": {"url": url}})
-}
-
-/// A name that a model made up may have characters that servers refuse to see again.
-fn function_name(name: &str) -> String {
-    let fitting = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
-    let name: String = name.chars().take(MAX_NAME).map(fitting).collect();
-    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 /// Marks where a cached prefix may end: after the system prompt, and after the last text

@@ -421,7 +421,7 @@ fn user_messages() {
     let url = json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}});
     for (content, expect) in [
         (json!("a"), json!("a")),
-        (json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), json!("a\nb")),
+        (json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]), json!("a\n\nb")),
         (
             json!([{"type": "text", "text": "a"}, image]),
             json!([{"type": "text", "text": "a"}, url]),
@@ -442,7 +442,7 @@ fn user_messages() {
     ]);
     assert_eq!(
         Case::messages(LOCAL, Value::Null, messages),
-        json!([{"role": "user", "content": "a\nb"}])
+        json!([{"role": "user", "content": "a\n\nb"}])
     );
 }
 

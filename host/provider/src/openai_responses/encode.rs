@@ -13,6 +13,7 @@ use wharf_protocol::{
 use super::TextSignature;
 use super::effort::effort;
 use crate::api::{Endpoint, HttpRequest};
+use crate::prepare::function_name;
 use crate::{Request, ToolDefinition};
 
 /// What the server takes as `max_output_tokens` at least.
@@ -175,7 +176,7 @@ impl<'a> Input<'a> {
         let mut item = json!({
             "type": "function_call",
             "call_id": self.call_ids.sent(&call.id),
-            "name": call.name,
+            "name": function_name(&call.name),
             "arguments": Value::Object(call.arguments.clone()).to_string(),
         });
         if let Some((_, id)) = call.id.split_once('|')

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value};
 
-use super::config::is_blank_source;
+use super::config::{is_blank_source, without_value};
 
 /// The texts of the keys (see `auth`), and what is wrong with the file.
 pub(super) fn read(path: &Path) -> (HashMap<String, String>, Vec<String>) {
@@ -45,7 +45,7 @@ fn parse(text: &str) -> (HashMap<String, String>, Vec<String>) {
     }
     let file: Map<String, Value> = match serde_json::from_str(text) {
         Ok(file) => file,
-        Err(error) => return (HashMap::new(), vec![error.to_string()]),
+        Err(error) => return (HashMap::new(), vec![without_value(&error)]),
     };
     let mut keys = HashMap::new();
     let mut problems = Vec::new();

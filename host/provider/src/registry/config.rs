@@ -183,6 +183,16 @@ pub(super) fn checked(
     Some(config)
 }
 
+/// What serde complains of, without the value: in the wrong place it may be a key.
+pub(super) fn without_value(problem: &impl std::fmt::Display) -> String {
+    let problem = problem.to_string();
+    let Some((before, rest)) = problem.split_once("string \"") else { return problem };
+    match rest.rsplit_once("\", expected") {
+        Some((_, after)) => format!("{before}string, expected{after}"),
+        None => problem,
+    }
+}
+
 /// `!` with no command, or nothing at all.
 pub(super) fn is_blank_source(text: &str) -> bool {
     text.trim().trim_start_matches('!').trim().is_empty()

@@ -23,6 +23,10 @@ impl Registry {
         if let Some(text) = self.file_keys.get(name).or(provider.api_key.as_ref()) {
             return KeySource::from_text(text, &self.environment);
         }
+        // Two keys in one request are refused; the headers were written on purpose.
+        if provider.has_key_header() {
+            return KeySource::None;
+        }
         let variable = |name: &String| KeySource::variable(name, &self.environment);
         if let Some(source) = provider.key_variables.iter().find_map(variable) {
             return source;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::config::{ModelConfig, Problems, ProviderConfig, checked};
+use super::config::{ModelConfig, Problems, ProviderConfig, checked, without_value};
 
 /// A provider's entry before its models are read: each may be broken on its own.
 #[derive(Deserialize)]
@@ -119,7 +119,7 @@ fn placed<T: DeserializeOwned>(place: &str, value: Value, problems: &mut Problem
         .map_err(|error| {
             let field = error.path().to_string();
             let place = if field == "." { place.to_owned() } else { format!("{place}.{field}") };
-            problems.add(&place, error.inner());
+            problems.add(&place, without_value(error.inner()));
         })
         .ok()
 }
@@ -208,7 +208,7 @@ mod tests {
             true,
             &[
                 "providers.x.models[1]: it must be an object",
-                "providers.x.models[2].contextWindow: invalid type: string \"big\", expected u64",
+                "providers.x.models[2].contextWindow: invalid type: string, expected u64",
                 "providers.x.models[4]: missing field `id`",
                 "providers.x.models[9].cost.cacheRead: invalid type: string",
                 "providers.x.models[3].id: it is empty",

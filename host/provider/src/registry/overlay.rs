@@ -185,11 +185,12 @@ impl ProviderEntry {
 
     /// A server of one's own machine, or one whose headers carry the key.
     pub(super) fn needs_no_key(&self) -> bool {
-        let has_key_header = || {
-            let is_key = |name: &String| KEY_HEADERS.contains(&name.as_str());
-            self.headers.keys().any(is_key)
-        };
-        self.is_configured && (is_loopback(&self.base_url) || has_key_header())
+        self.is_configured && is_loopback(&self.base_url)
+    }
+
+    /// Whether the headers carry the key.
+    pub(super) fn has_key_header(&self) -> bool {
+        self.headers.keys().any(|name| KEY_HEADERS.contains(&name.as_str()))
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 use wharf_agent::hooks::{CommandLookup, InputSource};
-use wharf_agent::{Accepted, Agent, InputKind, NewSession, Submission, SubmitError};
+use wharf_agent::{Accepted, Agent, CompactError, InputKind, NewSession, Submission, SubmitError};
 use wharf_protocol::command::PromptImage;
 use wharf_protocol::{ImageContent, Model, Response, RpcCommand};
 use wharf_provider::ModelChoice;
@@ -15,6 +15,9 @@ use wharf_provider::ModelChoice;
 use super::{Rpc, listing};
 use crate::front::Wakeup;
 use crate::modes::slash_command;
+
+/// Why a command that had to wait will not be served.
+const NOT_BEGUN: &str = "Aborted before it began.";
 
 impl Rpc {
     pub(super) fn command(&mut self, id: Option<Value>, command: RpcCommand) {
@@ -37,7 +40,7 @@ impl Rpc {
                 for handled in self.dialogs.cancel_all() {
                     self.updates.event(&handled, &self.out);
                 }
-                self.refuse_waiting();
+                self.refuse_waiting(NOT_BEGUN, |_| true);
                 self.agent.abort();
                 if !self.agent.is_streaming() {
                     self.respond(&Response::success(id, name));
@@ -164,9 +167,10 @@ impl Rpc {
                 });
             }
             RpcCommand::Compact(params) => {
-                let agent = self.agent.clone();
+                // Begun here: an abort that comes right after it is meant for it.
+                let compacted = self.agent.compact(params.custom_instructions);
                 self.run_exclusively(async move {
-                    match agent.compact(params.custom_instructions).await {
+                    match compacted.await {
                         Ok(result) => Response::with_data(id, name, &result),
                         Err(error) => Response::failure(id, name, error.to_string()),
                     }
@@ -174,6 +178,9 @@ impl Rpc {
             }
             RpcCommand::AbortCompaction(_) => {
                 self.agent.abort_compaction();
+                let is_compaction =
+                    |command: &RpcCommand| matches!(command, RpcCommand::Compact(_));
+                self.refuse_waiting(&CompactError::Cancelled.to_string(), is_compaction);
                 self.respond(&Response::success(id, name));
             }
             RpcCommand::AbortRetry(_) => {
@@ -181,16 +188,18 @@ impl Rpc {
                 self.respond(&Response::success(id, name));
             }
             RpcCommand::Bash(params) => {
-                let agent = self.agent.clone();
                 let exclude = params.exclude_from_context == Some(true);
+                let running = self.agent.run_user_bash(params.command, exclude);
                 self.later(async move {
-                    match agent.run_user_bash(params.command, exclude).await {
+                    match running.await {
                         Ok(result) => Response::with_data(id, name, &result),
                         Err(error) => Response::failure(id, name, error),
                     }
                 });
             }
             RpcCommand::AbortBash(_) => {
+                let is_bash = |command: &RpcCommand| matches!(command, RpcCommand::Bash(_));
+                self.refuse_waiting(NOT_BEGUN, is_bash);
                 self.agent.abort_user_bash();
                 self.respond(&Response::success(id, name));
             }
@@ -239,7 +248,8 @@ impl Rpc {
             | RpcCommand::SetFollowUpMode(_)
             | RpcCommand::SetAutoCompaction(_)
             | RpcCommand::SetAutoRetry(_)
-            | RpcCommand::Compact(_) => true,
+            | RpcCommand::Compact(_)
+            | RpcCommand::Bash(_) => true,
             RpcCommand::Abort(_)
             | RpcCommand::GetState(_)
             | RpcCommand::GetMessages(_)
@@ -250,7 +260,6 @@ impl Rpc {
             | RpcCommand::GetAvailableModels(_)
             | RpcCommand::AbortCompaction(_)
             | RpcCommand::AbortRetry(_)
-            | RpcCommand::Bash(_)
             | RpcCommand::AbortBash(_)
             | RpcCommand::GetSessionStats(_)
             | RpcCommand::GetPerformanceStats(_)
@@ -260,12 +269,16 @@ impl Rpc {
     }
 
     /// An abort also means what was written before it and has not begun.
-    fn refuse_waiting(&mut self) {
-        let waiting = std::mem::take(&mut self.waiting_for_commands)
-            .into_iter()
-            .chain(std::mem::take(&mut self.waiting_for_exclusive));
-        for (id, command) in waiting {
-            self.respond(&Response::failure(id, command.name(), "Aborted before it began."));
+    fn refuse_waiting(&mut self, error: &str, is_meant: impl Fn(&RpcCommand) -> bool) {
+        let mut refused = Vec::new();
+        for queue in [&mut self.waiting_for_commands, &mut self.waiting_for_exclusive] {
+            let (meant, kept): (Vec<_>, Vec<_>) =
+                std::mem::take(queue).into_iter().partition(|(_, command)| is_meant(command));
+            refused.extend(meant);
+            queue.extend(kept);
+        }
+        for (id, command) in refused {
+            self.respond(&Response::failure(id, command.name(), error));
         }
     }
 
