@@ -102,6 +102,20 @@ fn switched_off_or_without_a_title_there_is_none_and_nothing_is_told() {
 }
 
 #[test]
+fn a_title_that_failed_is_asked_for_again_after_the_next_run() {
+    let env = Env::new();
+    let failing = json!({"for": "title", "when": "one", "error": {"status": 401, "body": "no"}});
+    let later =
+        json!({"for": "title", "when": "two", "content": [{"type": "text", "text": "Late"}]});
+    let model = env.script(&[failing, later, answers()]);
+    let mut wharf = env.rpc_with(&[], &model);
+    wharf.run("one");
+    wharf.run("two");
+    assert_eq!(wharf.wait_event("session_name_changed")["name"], "Late");
+    wharf.finish();
+}
+
+#[test]
 fn one_shot_runs_are_not_named() {
     let env = Env::new();
     let model = env.script(&[titled("wrong"), answers()]);

@@ -136,6 +136,8 @@ pub(crate) struct State {
     pub(crate) inputs: VecDeque<Input>,
     /// True while a task works through `inputs`.
     pub(crate) inputs_active: bool,
+    /// How often the current session was to be named.
+    pub(crate) naming_tries: u8,
     /// A tool wants the run to end after its turn.
     pub(crate) stop_after_turn: bool,
     /// The current run's cancellation; none while no run is active.
@@ -241,6 +243,7 @@ impl Agent {
                     next_turn: Vec::new(),
                     inputs: VecDeque::new(),
                     inputs_active: false,
+                    naming_tries: 0,
                     stop_after_turn: false,
                     run: None,
                     system_prompt: "".into(),

@@ -205,10 +205,15 @@ impl Agent {
         context: &RunContext,
     ) -> Verdict {
         let settings = &self.inner.resources.settings.retry;
-        let (auto_retry, auto_compaction) = {
+        let (auto_retry, auto_compaction, is_over) = {
             let state = self.state();
-            (state.auto_retry, state.auto_compaction)
+            // `abort_retry` while the retry's own request was under way.
+            let is_over = state.retrying.is_active && state.retrying.cancel.is_cancelled();
+            (state.auto_retry, state.auto_compaction, is_over)
         };
+        if is_over {
+            return Verdict::GiveUp(StopReason::Error, retry_cancelled(error));
+        }
         let give_up = |problem: String| Verdict::GiveUp(StopReason::Error, problem);
         match error.kind {
             ErrorKind::Dropped if tries.drops < MAX_STREAM_RETRIES => {
@@ -283,7 +288,7 @@ impl Agent {
                 Verdict::GiveUp(StopReason::Aborted, ABORTED.to_owned())
             }
             () = cancel.cancelled() => {
-                Verdict::GiveUp(StopReason::Error, format!("{error} (retry cancelled)"))
+                Verdict::GiveUp(StopReason::Error, retry_cancelled(error))
             }
             () = tokio::time::sleep(wait) => Verdict::Again,
         }
@@ -308,6 +313,10 @@ impl Agent {
         }
         Reply { message, calls, broken, failed }
     }
+}
+
+fn retry_cancelled(error: &ProviderError) -> String {
+    format!("{error} (retry cancelled)")
 }
 
 /// Fills in the total and the cost where the provider gave none.

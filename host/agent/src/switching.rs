@@ -100,6 +100,7 @@ impl Agent {
             state.steering.clear();
             state.follow_up.clear();
             state.next_turn.clear();
+            state.naming_tries = 0;
             if reason == SwitchReason::Resume {
                 if let Some(last) = &context.model {
                     match self.registry().restore(&last.provider, &last.id) {

@@ -17,24 +17,31 @@ const MAX_CHARS: usize = 2000;
 /// Characters of a title; models do not always do as they are told.
 const MAX_TITLE_CHARS: usize = 80;
 
+/// Runs after which it is tried: servers fail.
+const MAX_TRIES: u8 = 3;
+
 /// Output tokens for the answer: a reasoning model thinks first.
 const MAX_TOKENS: u64 = 2048;
 
 impl Agent {
     /// Names the session of the run that has just ended, if it has no name yet and this
-    /// was its first. In the background; a failure costs nothing but the name.
+    /// was its first, or the first ones gave none. In the background; a failure costs
+    /// nothing but the name.
     pub(crate) fn name_session(&self, recorded: &Messages) {
         if !self.inner.names_sessions || self.session().name().is_some() {
             return;
         }
-        let (model, is_first) = {
+        let (model, is_due) = {
             let state = self.state();
             let before = state.messages.len().saturating_sub(recorded.len());
             let answered = state.messages[..before].iter().any(|message| is_answer(message));
-            (state.model.clone(), !answered && state.compacted == 0)
+            let is_first = !answered && state.compacted == 0;
+            let failed_before = (1..MAX_TRIES).contains(&state.naming_tries);
+            (state.model.clone(), is_first || failed_before)
         };
         let Some(model) = model else { return };
-        let Some(prompt) = prompt(recorded).filter(|_| is_first) else { return };
+        let Some(prompt) = prompt(recorded).filter(|_| is_due) else { return };
+        self.state().naming_tries += 1;
         let (agent, session) = (self.clone(), self.session());
         tokio::spawn(async move {
             let question = Question {

@@ -233,6 +233,25 @@ fn abort_retry_ends_the_wait_and_the_run() {
 }
 
 #[test]
+fn abort_retry_while_the_retry_itself_is_under_way_makes_it_the_last() {
+    let fake = Fake::start(Api::ALL[0]);
+    let gate = fake.server.gate();
+    fake.server.reply(Failure::Overloaded);
+    fake.server.reply(Reply::from(Failure::Internal).hold(&gate));
+    let mut wharf = fake.rpc();
+    wharf.prompt("go");
+    gate.wait_reached();
+    assert_eq!(retry_state(&mut wharf), (true, 1, true));
+    assert_eq!(wharf.request(json!({"type": "abort_retry"}))["success"], true);
+    gate.open();
+    let run = wharf.take_until("agent_end");
+    assert_eq!(count(&run, "auto_retry_start"), 1);
+    assert_eq!(events(&run, "auto_retry_end")[0]["success"], false);
+    assert_eq!(fake.server.requests().len(), 2);
+    finish(wharf, 1);
+}
+
+#[test]
 fn abort_ends_the_wait_too() {
     for api in Api::ALL {
         let (fake, mut wharf) = waiting(api);

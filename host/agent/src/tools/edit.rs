@@ -59,7 +59,7 @@ impl Edit {
             parameters: args::object_schema(
                 &["path"],
                 &json!({
-                    "path": { "type": "string", "description": "File to change, relative to the current directory or absolute" },
+                    "path": { "type": "string", "minLength": 1, "description": "File to change, relative to the current directory or absolute" },
                     "oldText": old_text,
                     "newText": new_text,
                     "edits": {

@@ -53,7 +53,7 @@ impl Read {
             parameters: args::object_schema(
                 &["path"],
                 &json!({
-                    "path": { "type": "string", "description": "File to read, relative to the current directory or absolute" },
+                    "path": { "type": "string", "minLength": 1, "description": "File to read, relative to the current directory or absolute" },
                     "offset": { "type": "integer", "minimum": 1, "description": "First line to read, counted from 1" },
                     "limit": { "type": "integer", "minimum": 1, "description": "Number of lines to read" },
                 }),

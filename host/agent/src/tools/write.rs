@@ -36,7 +36,7 @@ impl Write {
             parameters: args::object_schema(
                 &["path", "content"],
                 &json!({
-                    "path": { "type": "string", "description": "File to write, relative to the current directory or absolute" },
+                    "path": { "type": "string", "minLength": 1, "description": "File to write, relative to the current directory or absolute" },
                     "content": { "type": "string", "description": "The whole new content" },
                 }),
             ),
