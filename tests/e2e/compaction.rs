@@ -399,7 +399,8 @@ fn what_is_written_right_after_a_compaction_finds_it_done() {
             .filter(|line| line["type"] == "response")
             .map(|line| (&line["id"], &line["success"]))
             .collect();
-        assert_eq!(responses, [(&json!("c"), &json!(true)), (&json!("p"), &json!(true))]);
+        // The message is taken in at once; its run waits for the compaction.
+        assert_eq!(responses, [(&json!("p"), &json!(true)), (&json!("c"), &json!(true))]);
         assert_eq!(texts(&run, "user"), ["third"]);
         let sent = server.requests()[3].body["messages"].to_string();
         assert!(sent.contains("THE SUMMARY") && !sent.contains("first."), "{sent}");
@@ -425,6 +426,37 @@ fn a_prompt_during_a_compaction_waits_for_it() {
     assert_eq!(texts(&run, "assistant"), ["three"]);
     let sent = server.requests()[3].body["messages"].to_string();
     assert!(sent.contains("THE SUMMARY"), "{sent}");
+}
+
+#[test]
+fn a_compaction_holds_back_no_other_command() {
+    let env = compacting_env();
+    let server = LlmServer::start();
+    let mut wharf = two_runs(&env, &server, &[]);
+    let gate = server.gate();
+    server.on_summary(Reply::from(Answer::says("THE SUMMARY")).hold(&gate));
+    server.reply(Answer::says("three"));
+    wharf.send(&json!({"id": "c", "type": "compact"}));
+    gate.wait_reached();
+    for command in [
+        json!({"type": "bash", "command": "echo meanwhile"}),
+        json!({"type": "set_thinking_level", "level": "high"}),
+        json!({"type": "set_session_name", "name": "busy"}),
+        json!({"type": "set_auto_retry", "enabled": false}),
+        json!({"type": "set_steering_mode", "mode": "all"}),
+        json!({"type": "set_model", "provider": "fake", "modelId": "fake-1"}),
+        json!({"type": "prompt", "message": "third"}),
+    ] {
+        let response = wharf.request(command.clone());
+        assert_eq!(response["success"], true, "{command}: {response}");
+        assert_eq!(state(&mut wharf)["isCompacting"], true, "{command}");
+    }
+    gate.open();
+    wharf.take_until("agent_end");
+    let sent = server.requests()[3].body["messages"].to_string();
+    assert!(sent.contains("THE SUMMARY") && sent.contains("meanwhile"), "{sent}");
+    assert!(sent.find("meanwhile") < sent.find("third"), "{sent}");
+    assert_eq!(wharf.finish().code, Some(0));
 }
 
 #[test]

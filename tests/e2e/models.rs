@@ -344,9 +344,6 @@ fn a_change_and_a_prompt_in_one_write() {
     let start = run.iter().find(|line| line["type"] == "agent_start").unwrap();
     assert!(start["thinkingLevel"].is_string(), "{start}");
     server.wait_for_requests(1);
-    let answered: Vec<&Value> =
-        run.iter().filter(|line| line["type"] == "response").map(|line| &line["command"]).collect();
-    assert_eq!(answered[..3], ["set_model", "set_thinking_level", "prompt"], "{answered:?}");
     // The last change may come before or after the first request, never before the prompt.
     wharf.request(json!({"type": "get_version"}));
     wharf.run("again");

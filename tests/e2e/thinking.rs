@@ -347,3 +347,33 @@ fn an_unknown_level_leaves_all_as_it_is() {
     assert_eq!(state(&mut wharf)["thinkingLevel"], "low");
     assert_eq!(settings(&env), before);
 }
+
+#[test]
+fn what_is_asked_in_the_same_write_as_a_change_finds_it_made() {
+    let (_server, env) = kinds();
+    let mut wharf = env.rpc(&["--model", "fake/plain"]);
+    let lines: Vec<String> = [
+        json!({"type": "set_model", "provider": "fake", "modelId": "thinker"}),
+        json!({"type": "set_thinking_level", "level": "low"}),
+        json!({"type": "set_thinking_level", "level": "high"}),
+        json!({"type": "set_steering_mode", "mode": "all"}),
+        json!({"type": "set_auto_compaction", "enabled": false}),
+        json!({"type": "set_session_name", "name": "two\nlines"}),
+        json!({"id": "s", "type": "get_state"}),
+    ]
+    .iter()
+    .map(|command| format!("{command}\n"))
+    .collect();
+    wharf.send_raw(lines.concat().as_bytes());
+    let state = wharf.wait_for("state", |line| line["id"] == "s")["data"].clone();
+    assert_eq!(state["model"]["id"], "thinker");
+    assert_eq!(state["thinkingLevel"], "high");
+    assert_eq!(state["steeringMode"], "all");
+    assert_eq!(state["autoCompactionEnabled"], false);
+    assert_eq!(state["sessionName"], "two lines");
+    assert_eq!(wharf.finish().code, Some(0));
+    // Of two changes in a row the later one is kept.
+    let kept = settings(&env);
+    assert_eq!(kept["defaultThinkingLevel"], "high");
+    assert_eq!(kept["defaultModel"], "thinker");
+}

@@ -16,6 +16,7 @@ use wharf_session::{Receipt, Session, SessionContext, SessionDir};
 
 use crate::hooks::{ExtensionCommand, HookNotification, Hooks};
 use crate::input::Input;
+use crate::models::Kept;
 use crate::output::{AgentOutput, Outlet, deliver};
 use crate::performance::PerformanceLog;
 use crate::queue::{PendingMessages, Queue, Weight, custom_bytes};
@@ -92,7 +93,7 @@ pub(crate) struct Inner {
     pub(crate) names_sessions: bool,
     /// Held by the run that may emit; the next run waits for it, so that one
     /// run's `agent_end` leaves before the next one's `agent_start`.
-    pub(crate) stage: tokio::sync::Mutex<()>,
+    pub(crate) stage: Arc<tokio::sync::Mutex<()>>,
     /// Held while a session is being switched.
     pub(crate) switching: tokio::sync::Mutex<()>,
     pub(crate) idle: watch::Sender<bool>,
@@ -261,7 +262,7 @@ impl Agent {
                 performance: options.performance.map(Arc::new),
                 settings_file: options.settings_file.map(Arc::new),
                 names_sessions: options.names_sessions,
-                stage: tokio::sync::Mutex::new(()),
+                stage: Arc::default(),
                 switching: tokio::sync::Mutex::new(()),
                 idle: watch::Sender::new(true),
                 ending: AtomicUsize::new(0),
@@ -398,18 +399,21 @@ impl Agent {
         &self.inner.resources
     }
 
-    /// Names the session, and announces it once it is written.
+    /// Names the session. It has the name when this returns; the future completes when
+    /// that is written and announced.
     ///
     /// # Errors
     /// The name is empty.
-    pub async fn set_session_name(&self, name: &str) -> Result<(), EmptyName> {
-        let name = name.trim();
+    pub fn set_session_name(&self, name: &str) -> Result<Kept, EmptyName> {
+        // It is shown in one line.
+        let name: String = name.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let name = name.trim().to_owned();
         if name.is_empty() {
             return Err(EmptyName);
         }
-        let (_, receipt) = self.session().append_session_info(name);
-        self.announce_session_name(name.to_owned(), receipt).await;
-        Ok(())
+        let (_, receipt) = self.session().append_session_info(&name);
+        let agent = self.clone();
+        Ok(Box::pin(async move { agent.announce_session_name(name, receipt).await }))
     }
 
     pub(crate) async fn announce_session_name(&self, name: String, receipt: Receipt) {

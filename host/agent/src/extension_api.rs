@@ -157,13 +157,10 @@ impl HostApi for Agent {
     }
 
     fn set_session_name(&self, name: String) -> Result<(), HostApiError> {
-        if name.trim().is_empty() {
-            return Err(HostApiError::Invalid(crate::EmptyName.to_string()));
-        }
         self.charge_entry(name.len())?;
-        let (agent, name) = (self.clone(), name.trim().to_owned());
-        let (_, receipt) = Self::session(self).append_session_info(&name);
-        tokio::spawn(async move { agent.announce_session_name(name, receipt).await });
+        let named = Self::set_session_name(self, &name);
+        let announced = named.map_err(|error| HostApiError::Invalid(error.to_string()))?;
+        tokio::spawn(announced);
         Ok(())
     }
 

@@ -40,7 +40,7 @@ pub use agent::{
 };
 pub use compaction::CompactError;
 pub use input::{Accepted, InputKind, Submission, SubmitError};
-pub use models::{CycledModel, SetModelError};
+pub use models::{CycledModel, Kept, SetModelError};
 pub use performance::{ModelPerformance, PerformanceLog};
 pub use queue::{PendingMessage, PendingMessages};
 pub use snapshot::{ContextUsage, ScopedModel, SessionState, SessionStats};

@@ -3,13 +3,14 @@
 
 use std::path::Path;
 
+use futures::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use wharf_protocol::command::QueueMode;
 use wharf_protocol::{Model, ThinkingLevel};
-use wharf_provider::{ModelChoice, RegistryError, thinking};
+use wharf_provider::{ModelChoice, Problem, RegistryError, thinking};
 
-use crate::agent::Agent;
+use crate::agent::{Agent, State};
 use crate::hooks::{HookNotification, ModelSource};
 use crate::output::{AgentOutput, deliver};
 use crate::resources::ModelPrompt;
@@ -24,6 +25,9 @@ pub enum SetModelError {
     NoCredentials(String),
 }
 
+/// Completes when a change that is in effect already has also been kept for later runs.
+pub type Kept = BoxFuture<'static, ()>;
+
 /// The answer of `cycle_model`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,26 +39,32 @@ pub struct CycledModel {
 
 impl Agent {
     /// Models whose provider has a key; `models.json` is read again.
-    pub async fn available_models(&self) -> Vec<Model> {
-        self.reload_models().await;
+    pub fn available_models(&self) -> Vec<Model> {
+        self.reload_models();
         self.registry().available()
     }
 
-    /// Reads `models.json` and `auth.json` again, and tells what is wrong with them.
-    async fn reload_models(&self) {
+    /// Reads `models.json` and `auth.json` again where they have changed, and tells what is
+    /// wrong with them.
+    fn reload_models(&self) {
         let problems = self.registry().reload();
-        for problem in problems {
-            let (path, message) = (problem.path, problem.message);
-            deliver(&*self.inner.outlet, AgentOutput::Diagnostic { path, message }).await;
+        if problems.is_empty() {
+            return;
         }
+        let agent = self.clone();
+        tokio::spawn(async move {
+            for Problem { path, message } in problems {
+                agent.tell(&path, message).await;
+            }
+        });
     }
 
     /// The model that a pattern stands for; nothing changes.
     ///
     /// # Errors
     /// Several match, or a script cannot be read. That nothing matches is none.
-    pub async fn resolve_model(&self, pattern: &str) -> Result<Option<ModelChoice>, RegistryError> {
-        self.reload_models().await;
+    pub fn resolve_model(&self, pattern: &str) -> Result<Option<ModelChoice>, RegistryError> {
+        self.reload_models();
         match self.registry().resolve(None, pattern) {
             Ok(choice) => Ok(Some(choice)),
             Err(RegistryError::NoMatch { .. }) => Ok(None),
@@ -62,36 +72,37 @@ impl Agent {
         }
     }
 
-    /// Makes a model the current one, also during a run: from its next request on.
+    /// Makes a model the current one, also during a run: from its next request on. It is
+    /// when this returns; the future keeps it as the default of later runs.
     ///
     /// # Errors
     /// There is no such model, or no key for it.
-    pub async fn set_model(&self, provider: &str, id: &str) -> Result<Model, SetModelError> {
-        self.reload_models().await;
+    pub fn set_model(&self, provider: &str, id: &str) -> Result<(Model, Kept), SetModelError> {
+        self.reload_models();
         let model = {
             let registry = self.registry();
-            let name = || format!("{provider}/{id}");
-            let model =
-                registry.find(provider, id).ok_or_else(|| SetModelError::NotFound(name()))?;
+            let Some(model) = registry.find(provider, id) else {
+                return Err(SetModelError::NotFound(format!("{provider}/{id}")));
+            };
             if let Some(problem) = registry.missing_credentials(model) {
                 return Err(SetModelError::NoCredentials(problem));
             }
             model.clone()
         };
-        self.select_model(model.clone(), None, ModelSource::Set).await;
-        Ok(model)
+        let kept = self.select_model(model.clone(), None, ModelSource::Set);
+        Ok((model, kept))
     }
 
     /// The next model of the scope or, without one, of those that have a key. None where
     /// there is no other.
-    pub async fn cycle_model(&self) -> Option<CycledModel> {
+    pub fn cycle_model(&self) -> Option<(CycledModel, Kept)> {
         let scope = self.state().scoped_models.clone();
         let is_scoped = !scope.is_empty();
         let choices = if is_scoped {
             scope
         } else {
             let plain = |model| ModelChoice { model, thinking_level: None, warning: None };
-            self.available_models().await.into_iter().map(plain).collect()
+            self.available_models().into_iter().map(plain).collect()
         };
         if choices.len() < 2 {
             return None;
@@ -99,13 +110,17 @@ impl Agent {
         let current = self.state().model.as_ref().map(Model::reference);
         let at = choices.iter().position(|choice| Some(choice.model.reference()) == current);
         let next = choices[at.map_or(0, |at| (at + 1) % choices.len())].clone();
-        self.select_model(next.model.clone(), next.thinking_level, ModelSource::Cycle).await;
+        let kept = self.select_model(next.model.clone(), next.thinking_level, ModelSource::Cycle);
         let thinking_level = self.state().effective_level();
-        Some(CycledModel { model: next.model, thinking_level, is_scoped })
+        Some((CycledModel { model: next.model, thinking_level, is_scoped }, kept))
     }
 
-    /// The change is in the session and in effect before anything waits.
-    async fn select_model(&self, model: Model, level: Option<ThinkingLevel>, source: ModelSource) {
+    fn select_model(
+        &self,
+        model: Model,
+        level: Option<ThinkingLevel>,
+        source: ModelSource,
+    ) -> Kept {
         let previous = {
             let mut state = self.state();
             let previous = state.model.replace(model.clone());
@@ -116,30 +131,32 @@ impl Agent {
         };
         self.record_model();
         self.inner.hooks.notify(HookNotification::ModelSelect {
-            model: Box::new(model.clone()),
+            model: Box::new(model),
             previous: previous.map(Box::new),
             source,
         });
-        self.keep(move |settings| {
-            set_path(settings, &["defaultProvider"], json!(model.provider));
-            set_path(settings, &["defaultModel"], json!(model.id));
-            if let Some(level) = level {
-                set_path(settings, &["defaultThinkingLevel"], json!(level));
+        self.keep(move |state, settings| {
+            if let Some(model) = &state.model {
+                set_path(settings, &["defaultProvider"], json!(model.provider));
+                set_path(settings, &["defaultModel"], json!(model.id));
+            }
+            if level.is_some() {
+                set_path(settings, &["defaultThinkingLevel"], json!(state.thinking_level));
             }
         })
-        .await;
     }
 
     /// Asks for a thinking level; what the model cannot do is clamped.
-    pub async fn set_thinking_level(&self, level: ThinkingLevel) {
+    pub fn set_thinking_level(&self, level: ThinkingLevel) -> Kept {
         self.state().thinking_level = level;
         self.record_model();
-        self.keep(move |settings| set_path(settings, &["defaultThinkingLevel"], json!(level)))
-            .await;
+        self.keep(|state, settings| {
+            set_path(settings, &["defaultThinkingLevel"], json!(state.thinking_level));
+        })
     }
 
     /// The next level that the model has; none where it does not reason.
-    pub async fn cycle_thinking_level(&self) -> Option<ThinkingLevel> {
+    pub fn cycle_thinking_level(&self) -> Option<(ThinkingLevel, Kept)> {
         let next = {
             let state = self.state();
             let levels = thinking::levels(state.model.as_ref()?);
@@ -149,31 +166,35 @@ impl Agent {
             let at = levels.iter().position(|level| *level == state.effective_level());
             levels[at.map_or(0, |at| (at + 1) % levels.len())]
         };
-        self.set_thinking_level(next).await;
-        Some(next)
+        Some((next, self.set_thinking_level(next)))
     }
 
-    pub async fn set_steering_mode(&self, mode: QueueMode) {
+    pub fn set_steering_mode(&self, mode: QueueMode) -> Kept {
         self.state().steering.mode = mode;
-        self.keep(move |settings| set_path(settings, &["steeringMode"], json!(mode.as_str())))
-            .await;
+        self.keep(|state, settings| {
+            set_path(settings, &["steeringMode"], json!(state.steering.mode.as_str()));
+        })
     }
 
-    pub async fn set_follow_up_mode(&self, mode: QueueMode) {
+    pub fn set_follow_up_mode(&self, mode: QueueMode) -> Kept {
         self.state().follow_up.mode = mode;
-        self.keep(move |settings| set_path(settings, &["followUpMode"], json!(mode.as_str())))
-            .await;
+        self.keep(|state, settings| {
+            set_path(settings, &["followUpMode"], json!(state.follow_up.mode.as_str()));
+        })
     }
 
-    pub async fn set_auto_compaction(&self, enabled: bool) {
+    pub fn set_auto_compaction(&self, enabled: bool) -> Kept {
         self.state().auto_compaction = enabled;
-        self.keep(move |settings| set_path(settings, &["compaction", "enabled"], json!(enabled)))
-            .await;
+        self.keep(|state, settings| {
+            set_path(settings, &["compaction", "enabled"], json!(state.auto_compaction));
+        })
     }
 
-    pub async fn set_auto_retry(&self, enabled: bool) {
+    pub fn set_auto_retry(&self, enabled: bool) -> Kept {
         self.state().auto_retry = enabled;
-        self.keep(move |settings| set_path(settings, &["retry", "enabled"], json!(enabled))).await;
+        self.keep(|state, settings| {
+            set_path(settings, &["retry", "enabled"], json!(state.auto_retry));
+        })
     }
 
     /// Ends the wait for a retry; what failed is not tried again.
@@ -200,18 +221,26 @@ impl Agent {
         prompt
     }
 
-    /// Writes a change into the settings, so that later runs begin with it. What cannot
-    /// be written is told; the change is in effect all the same.
-    async fn keep(&self, change: impl FnOnce(&mut Map<String, Value>) + Send + 'static) {
-        let Some(file) = self.inner.settings_file.clone() else { return };
-        let path = file.path().to_owned();
-        let written = tokio::task::spawn_blocking(move || file.update(change)).await;
-        let problem = match written {
-            Ok(Ok(())) => return,
-            Ok(Err(error)) => error.to_string(),
-            Err(error) => error.to_string(),
+    /// Writes what is in effect into the settings, so that later runs begin with it. It is
+    /// looked up at the moment of writing: of two changes in a row the later one stays,
+    /// whichever is written first. What cannot be written is told.
+    fn keep(&self, change: impl FnOnce(&State, &mut Map<String, Value>) + Send + 'static) -> Kept {
+        let Some(file) = self.inner.settings_file.clone() else {
+            return Box::pin(std::future::ready(()));
         };
-        self.tell(&path, problem).await;
+        let (agent, path) = (self.clone(), file.path().to_owned());
+        let writer = self.clone();
+        let writing = tokio::task::spawn_blocking(move || {
+            file.update(|settings| change(&writer.state(), settings))
+        });
+        Box::pin(async move {
+            let problem = match writing.await {
+                Ok(Ok(())) => return,
+                Ok(Err(error)) => error.to_string(),
+                Err(error) => error.to_string(),
+            };
+            agent.tell(&path, problem).await;
+        })
     }
 
     pub(crate) async fn tell(&self, path: &Path, message: String) {

@@ -106,18 +106,14 @@ impl Agent {
         }
     }
 
-    /// Between a call and its result nothing may stand: during a run the result waits for
-    /// the end of the turn.
+    /// Between a call and its result nothing may stand, nor between a compaction and what
+    /// it has summarised: while a run or a compaction has the stage, the result waits.
     async fn record_command(&self, message: BashExecutionMessage) {
-        {
-            let mut state = self.state();
-            if state.run.is_some() {
-                state.command_results.push(message);
-                return;
-            }
+        self.state().command_results.push(message);
+        // Whoever has it takes the results in, at the next place where they may stand.
+        if let Ok(_stage) = self.inner.stage.try_lock() {
+            self.take_in_command_results().await;
         }
-        let _stage = self.inner.stage.lock().await;
-        self.append(AgentMessage::BashExecution(message)).await;
     }
 
     /// Takes in what waited. No event tells of it.

@@ -19,7 +19,7 @@ pub(crate) enum Wakeup {
     /// The answer to a command that had to wait for something.
     Response(Response),
     /// The same for a session switch; those that waited behind it go on.
-    ExclusiveDone(Response),
+    Switched(Response),
     /// An extension's command has ended.
     CommandDone,
     /// After the end of the input: the agent is idle.

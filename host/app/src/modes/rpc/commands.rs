@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Value, json};
 use wharf_agent::hooks::{CommandLookup, InputSource};
-use wharf_agent::{Accepted, Agent, CompactError, InputKind, NewSession, Submission, SubmitError};
+use wharf_agent::{Accepted, CompactError, InputKind, Kept, NewSession, Submission, SubmitError};
 use wharf_protocol::command::PromptImage;
 use wharf_protocol::{ImageContent, Model, Response, RpcCommand};
 use wharf_provider::ModelChoice;
@@ -19,11 +19,25 @@ use crate::modes::slash_command;
 /// Why a command that had to wait will not be served.
 const NOT_BEGUN: &str = "Aborted before it began.";
 
+/// What an abort ends where it has not begun; a change of a setting is none of it.
+fn is_work(command: &RpcCommand) -> bool {
+    matches!(
+        command,
+        RpcCommand::Prompt(_)
+            | RpcCommand::Steer(_)
+            | RpcCommand::FollowUp(_)
+            | RpcCommand::NewSession(_)
+            | RpcCommand::SwitchSession(_)
+            | RpcCommand::Compact(_)
+            | RpcCommand::Bash(_)
+    )
+}
+
 impl Rpc {
     pub(super) fn command(&mut self, id: Option<Value>, command: RpcCommand) {
         if self.must_keep_order(&command) {
-            if self.exclusive {
-                self.waiting_for_exclusive.push_back((id, command));
+            if self.switching {
+                self.waiting_for_switch.push_back((id, command));
                 return;
             }
             if !self.waiting_for_commands.is_empty() {
@@ -40,7 +54,7 @@ impl Rpc {
                 for handled in self.dialogs.cancel_all() {
                     self.updates.event(&handled, &self.out);
                 }
-                self.refuse_waiting(NOT_BEGUN, |_| true);
+                self.refuse_waiting(NOT_BEGUN, is_work);
                 self.agent.abort();
                 if !self.agent.is_streaming() {
                     self.respond(&Response::success(id, name));
@@ -56,14 +70,14 @@ impl Rpc {
             RpcCommand::NewSession(params) => {
                 let agent = self.agent.clone();
                 let options = NewSession { parent_session: params.parent_session };
-                self.run_exclusively(async move {
+                self.switch(async move {
                     let cancelled = agent.new_session(options).await;
                     Response::with_data(id, name, &json!({ "cancelled": cancelled }))
                 });
             }
             RpcCommand::SwitchSession(params) => {
                 let agent = self.agent.clone();
-                self.run_exclusively(async move {
+                self.switch(async move {
                     match agent.switch_session(&PathBuf::from(params.session_path)).await {
                         Ok(cancelled) => {
                             Response::with_data(id, name, &json!({ "cancelled": cancelled }))
@@ -93,83 +107,67 @@ impl Rpc {
             RpcCommand::ClearPendingMessages(_) => {
                 self.respond(&Response::with_data(id, name, &self.agent.clear_pending_messages()));
             }
-            RpcCommand::SetSessionName(params) => {
-                let agent = self.agent.clone();
-                self.later(async move {
-                    match agent.set_session_name(&params.name).await {
-                        Ok(()) => Response::success(id, name),
-                        Err(error) => Response::failure(id, name, error.to_string()),
-                    }
-                });
-            }
+            RpcCommand::SetSessionName(params) => match self.agent.set_session_name(&params.name) {
+                Ok(announced) => self.kept(announced, Response::success(id, name)),
+                Err(error) => self.respond(&Response::failure(id, name, error.to_string())),
+            },
             RpcCommand::SetModel(params) => {
-                let agent = self.agent.clone();
-                self.run_exclusively(async move {
-                    match agent.set_model(&params.provider, &params.model_id).await {
-                        Ok(model) => Response::with_data(id, name, &model),
-                        Err(error) => Response::failure(id, name, error.to_string()),
-                    }
-                });
+                match self.agent.set_model(&params.provider, &params.model_id) {
+                    Ok((model, kept)) => self.kept(kept, Response::with_data(id, name, &model)),
+                    Err(error) => self.respond(&Response::failure(id, name, error.to_string())),
+                }
             }
             RpcCommand::ResolveModel(params) => {
                 let agent = self.agent.clone();
                 self.later(async move {
-                    match agent.resolve_model(&params.pattern).await {
+                    match agent.resolve_model(&params.pattern) {
                         Ok(choice) => Response::with_data(id, name, &choice.map(Resolved::of)),
                         Err(error) => Response::failure(id, name, error.to_string()),
                     }
                 });
             }
-            RpcCommand::CycleModel(_) => {
-                let agent = self.agent.clone();
-                self.run_exclusively(async move {
-                    Response::with_data(id, name, &agent.cycle_model().await)
-                });
-            }
+            RpcCommand::CycleModel(_) => match self.agent.cycle_model() {
+                Some((cycled, kept)) => self.kept(kept, Response::with_data(id, name, &cycled)),
+                None => self.respond(&Response::with_data(id, name, &Value::Null)),
+            },
             RpcCommand::GetAvailableModels(_) => {
                 let agent = self.agent.clone();
                 self.later(async move {
-                    let models = agent.available_models().await;
+                    let models = agent.available_models();
                     Response::with_data(id, name, &json!({ "models": models }))
                 });
             }
-            RpcCommand::CycleThinkingLevel(_) => {
-                let agent = self.agent.clone();
-                self.run_exclusively(async move {
-                    let level = agent.cycle_thinking_level().await;
-                    let data = level.map(|level| json!({ "level": level }));
-                    Response::with_data(id, name, &data)
-                });
-            }
+            RpcCommand::CycleThinkingLevel(_) => match self.agent.cycle_thinking_level() {
+                Some((level, kept)) => {
+                    let data = json!({ "level": level });
+                    self.kept(kept, Response::with_data(id, name, &data));
+                }
+                None => self.respond(&Response::with_data(id, name, &Value::Null)),
+            },
             RpcCommand::SetThinkingLevel(params) => {
-                self.set(id, name, move |agent| async move {
-                    agent.set_thinking_level(params.level).await;
-                });
+                let kept = self.agent.set_thinking_level(params.level);
+                self.kept(kept, Response::success(id, name));
             }
             RpcCommand::SetSteeringMode(params) => {
-                self.set(id, name, move |agent| async move {
-                    agent.set_steering_mode(params.mode).await;
-                });
+                let kept = self.agent.set_steering_mode(params.mode);
+                self.kept(kept, Response::success(id, name));
             }
             RpcCommand::SetFollowUpMode(params) => {
-                self.set(id, name, move |agent| async move {
-                    agent.set_follow_up_mode(params.mode).await;
-                });
+                let kept = self.agent.set_follow_up_mode(params.mode);
+                self.kept(kept, Response::success(id, name));
             }
             RpcCommand::SetAutoCompaction(params) => {
-                self.set(id, name, move |agent| async move {
-                    agent.set_auto_compaction(params.enabled).await;
-                });
+                let kept = self.agent.set_auto_compaction(params.enabled);
+                self.kept(kept, Response::success(id, name));
             }
             RpcCommand::SetAutoRetry(params) => {
-                self.set(id, name, move |agent| async move {
-                    agent.set_auto_retry(params.enabled).await;
-                });
+                let kept = self.agent.set_auto_retry(params.enabled);
+                self.kept(kept, Response::success(id, name));
             }
             RpcCommand::Compact(params) => {
                 // Begun here: an abort that comes right after it is meant for it.
                 let compacted = self.agent.compact(params.custom_instructions);
-                self.run_exclusively(async move {
+                self.later(async move {
                     match compacted.await {
                         Ok(result) => Response::with_data(id, name, &result),
                         Err(error) => Response::failure(id, name, error.to_string()),
@@ -271,7 +269,7 @@ impl Rpc {
     /// An abort also means what was written before it and has not begun.
     fn refuse_waiting(&mut self, error: &str, is_meant: impl Fn(&RpcCommand) -> bool) {
         let mut refused = Vec::new();
-        for queue in [&mut self.waiting_for_commands, &mut self.waiting_for_exclusive] {
+        for queue in [&mut self.waiting_for_commands, &mut self.waiting_for_switch] {
             let (meant, kept): (Vec<_>, Vec<_>) =
                 std::mem::take(queue).into_iter().partition(|(_, command)| is_meant(command));
             refused.extend(meant);
@@ -364,28 +362,22 @@ impl Rpc {
         });
     }
 
-    /// A change that only ever succeeds.
-    fn set<F: Future<Output = ()> + Send + 'static>(
-        &mut self,
-        id: Option<Value>,
-        name: &'static str,
-        change: impl FnOnce(Agent) -> F,
-    ) {
-        let changed = change(self.agent.clone());
-        self.run_exclusively(async move {
-            changed.await;
-            Response::success(id, name)
+    /// Answers when a change, which is in effect already, has been kept.
+    fn kept(&mut self, kept: Kept, response: Response) {
+        self.later(async move {
+            kept.await;
+            response
         });
     }
 
     /// The same, and what must keep its place waits for it.
-    fn run_exclusively(&mut self, response: impl Future<Output = Response> + Send + 'static) {
+    fn switch(&mut self, response: impl Future<Output = Response> + Send + 'static) {
         self.deferred += 1;
-        self.exclusive = true;
+        self.switching = true;
         let front = self.front.clone();
         tokio::spawn(async move {
             let response = response.await;
-            front.wake(Wakeup::ExclusiveDone(response)).await;
+            front.wake(Wakeup::Switched(response)).await;
         });
     }
 }

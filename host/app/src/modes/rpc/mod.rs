@@ -77,8 +77,8 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
         running_commands: 0,
         deferred: 0,
         waiting_for_commands: VecDeque::new(),
-        exclusive: false,
-        waiting_for_exclusive: VecDeque::new(),
+        switching: false,
+        waiting_for_switch: VecDeque::new(),
         idle_since: None,
     };
     rpc.serve(Inputs { lines, wakeups, registered }, &mut signals).await
@@ -119,11 +119,10 @@ struct Rpc {
     /// A message `/name` that may be a command of an extension which still loads, and
     /// the messages and switches that came after it.
     waiting_for_commands: VecDeque<Request>,
-    /// A command is under way that those after it must find done: a session switch, a
-    /// compaction, a change of the model.
-    exclusive: bool,
-    /// What came after it and must keep its place.
-    waiting_for_exclusive: VecDeque<Request>,
+    /// A session switch is under way.
+    switching: bool,
+    /// Commands for the session that will be the current one then.
+    waiting_for_switch: VecDeque<Request>,
     /// When, after the end of the input, the agent was first seen idle.
     idle_since: Option<Instant>,
 }
@@ -222,12 +221,12 @@ impl Rpc {
                 self.deferred -= 1;
                 self.respond(&response);
             }
-            Wakeup::ExclusiveDone(response) => {
+            Wakeup::Switched(response) => {
                 self.deferred -= 1;
                 self.respond(&response);
-                self.exclusive = false;
-                while !self.exclusive
-                    && let Some((id, command)) = self.waiting_for_exclusive.pop_front()
+                self.switching = false;
+                while !self.switching
+                    && let Some((id, command)) = self.waiting_for_switch.pop_front()
                 {
                     self.command(id, command);
                 }
@@ -280,7 +279,7 @@ impl Rpc {
         self.running_commands == 0
             && self.deferred == 0
             && self.waiting_for_commands.is_empty()
-            && self.waiting_for_exclusive.is_empty()
+            && self.waiting_for_switch.is_empty()
             && !self.agent.is_streaming()
     }
 
