@@ -74,6 +74,12 @@ impl KeySource {
         (!value.is_empty()).then(|| Self::Variable { name: name.to_owned(), value })
     }
 
+    /// Whether the value is kept out of the files: whoever does that may not want it
+    /// shown.
+    pub(crate) fn is_kept_apart(&self) -> bool {
+        matches!(self, Self::Variable { .. } | Self::Command(_))
+    }
+
     /// The value; none where the server needs none.
     ///
     /// # Errors

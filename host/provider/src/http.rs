@@ -105,7 +105,7 @@ impl HttpProvider {
         for (name, source) in &self.headers {
             if let Some(value) = source.resolve(&self.provider).await? {
                 insert(&mut map, name, &value)?;
-                secrets.add_header(name, &value);
+                secrets.add_header(name, source, &value);
             }
         }
         insert(&mut map, "content-type", "application/json")?;
@@ -152,15 +152,25 @@ impl Secrets {
         }
     }
 
-    fn add_header(&mut self, name: &str, value: &str) {
+    /// A header that the user has set: a secret if its name or its source says so.
+    fn add_header(&mut self, name: &str, source: &KeySource, value: &str) {
         let name = name.to_lowercase();
-        if ["auth", "key", "token", "secret", "cookie"].iter().any(|part| name.contains(part)) {
-            self.add(value.trim().strip_prefix("Bearer ").unwrap_or(value));
+        let named = ["auth", "key", "token", "secret", "cookie"];
+        if !source.is_kept_apart() && !named.iter().any(|part| name.contains(part)) {
+            return;
+        }
+        self.add(value);
+        // A server may repeat `Bearer x`, or only `x`.
+        if let Some((_scheme, rest)) = value.trim().split_once(' ') {
+            self.add(rest);
         }
     }
 
     fn hide(&self, mut error: ProviderError) -> ProviderError {
-        for secret in &self.0 {
+        // The longest first: one may be a part of another.
+        let mut secrets: Vec<&String> = self.0.iter().collect();
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+        for secret in secrets {
             if error.message.contains(secret) {
                 error.message = error.message.replace(secret, "[key]");
             }
@@ -182,18 +192,24 @@ fn public(url: &str) -> String {
 }
 
 fn insert(map: &mut HeaderMap, name: &str, value: &str) -> Result<(), ProviderError> {
-    let bad = || {
-        ProviderError::new(
-            ErrorKind::InvalidRequest,
-            format!(
-                "header {name:?} has a name or a value that HTTP cannot carry; see models.json"
-            ),
-        )
+    let bad = |problem: &str| {
+        let text = format!("header {name:?} {problem}");
+        ProviderError::new(ErrorKind::InvalidRequest, text)
     };
-    let name: HeaderName = name.parse().map_err(|_| bad())?;
-    let mut value = HeaderValue::from_str(value.trim()).map_err(|_| bad())?;
+    let header: HeaderName = name
+        .parse()
+        .map_err(|_| bad("has a name that HTTP cannot carry; change it in models.json"))?;
+    let value = value.trim();
+    let mut value = HeaderValue::from_str(value).map_err(|_| {
+        // The value itself may be a key.
+        let is_cut = value.contains(['\n', '\r']);
+        let what = if is_cut { "a line break" } else { "a control character" };
+        bad(&format!(
+            "has {what} in its value, which HTTP cannot carry; correct the key or the header in auth.json or models.json, or where they take it from"
+        ))
+    })?;
     value.set_sensitive(true);
-    map.insert(name, value);
+    map.insert(header, value);
     Ok(())
 }
 

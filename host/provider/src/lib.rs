@@ -20,6 +20,7 @@ mod registry;
 pub mod scripted;
 mod sse;
 pub mod thinking;
+mod tokens;
 
 use std::fmt;
 use std::io::{self, Read as _};

@@ -1,7 +1,9 @@
 //! Server-sent events out of bytes (the event stream format of the HTML standard): the
 //! same events however the bytes were cut.
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use wharf_protocol::surrogates::replace_lone_surrogates;
 
 use crate::{ErrorKind, ProviderError};
 
@@ -19,13 +21,23 @@ pub(crate) struct SseEvent {
 }
 
 impl SseEvent {
+    /// The data as JSON. Some servers cut a text inside a character; the halves of its
+    /// escape become replacement characters. JSON inside of a string is not touched.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        let data = self.data.trim();
+        serde_json::from_str(data).or_else(|problem| match replace_lone_surrogates(data) {
+            Some(mended) => serde_json::from_str(&mended),
+            None => Err(problem),
+        })
+    }
+
     /// The data as a JSON object.
     ///
     /// # Errors
     /// It is none: a fault of the server, or the body has ended inside of it.
     pub(crate) fn json_object(&self) -> Result<Value, ProviderError> {
         let protocol = |message: String| ProviderError::new(ErrorKind::Protocol, message);
-        match serde_json::from_str::<Value>(&self.data) {
+        match self.json::<Value>() {
             Ok(json) if json.is_object() => Ok(json),
             Ok(_) => Err(protocol("the server sent an event that is not a JSON object".to_owned())),
             Err(error) if error.is_eof() => Err(ProviderError::dropped("")),
@@ -146,6 +158,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::anthropic::AnthropicMessages;
+    use crate::api::Api;
+    use crate::conformance;
+    use crate::google::GoogleGenerativeAi;
+    use crate::openai_completions::OpenAiCompletions;
+    use crate::openai_responses::OpenAiResponses;
 
     fn parse<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
         let mut parser = SseParser::default();
@@ -176,6 +194,97 @@ mod tests {
         check("data: {\"a\":\"b: c\"}\n\n", &[("", "{\"a\":\"b: c\"}")]);
         check("", &[]);
         check("\n\n\n", &[]);
+    }
+
+    #[test]
+    fn half_a_character_costs_no_more_than_itself() {
+        let event = |data: &str| SseEvent { data: data.to_owned(), ..SseEvent::default() };
+        for (data, expect) in [
+            (r#"{"text":"\ud83d"}"#, "\u{fffd}"),
+            (r#"{"text":"a\ude00b\ud83d\ude00\ud83dc"}"#, "a\u{fffd}b\u{1f600}\u{fffd}c"),
+            // The text of an escape is no escape.
+            (r#"{"text":"\\ud83d"}"#, "\\ud83d"),
+            (r#"{"text":"\\ud83d","other":"\ud83d"}"#, "\\ud83d"),
+        ] {
+            let json = event(data).json_object().unwrap();
+            assert_eq!(json["text"], expect, "{data}");
+        }
+        // What else is wrong with the data is not hidden.
+        for (data, kind) in [
+            (r#"{"text":"\ud83d""#, ErrorKind::Dropped),
+            (r#"{"text":"\ud83d"#, ErrorKind::Dropped),
+            (r#"{"text":"\ud83d"]"#, ErrorKind::Protocol),
+            (r#"{"text":"\ud8"}"#, ErrorKind::Protocol),
+            (r#"["\ud83d"]"#, ErrorKind::Protocol),
+        ] {
+            assert_eq!(event(data).json_object().map_err(|error| error.kind), Err(kind), "{data}");
+        }
+    }
+
+    /// A text of every API; in a call's arguments, JSON inside of a string is read
+    /// strictly.
+    #[test]
+    fn half_a_character_does_not_end_a_reply() {
+        let model = crate::registry::testing::model("p", "m");
+        let request = conformance::request(model, vec![conformance::user("hi")]);
+        let check = |api: &dyn Api, body: &str, problem: bool| {
+            let (events, error) = conformance::decode(api, &request, [body.as_bytes()]);
+            assert_eq!(error, None, "{body}");
+            let content = conformance::content(&events);
+            assert_eq!(content[0]["text"], "a\u{fffd}", "{body}");
+            assert_eq!(conformance::problems(&events).len(), usize::from(problem), "{body}");
+        };
+        check(
+            &AnthropicMessages,
+            r#"data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}
+
+data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"\ud83d"}}
+
+data: {"type":"content_block_stop","index":0}
+
+data: {"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"t","name":"read","input":{}}}
+
+data: {"type":"content_block_delta","index":1,"delta":{"type":"input_json_delta","partial_json":"{\"a\":\"\\ud83d\"}"}}
+
+data: {"type":"content_block_stop","index":1}
+
+data: {"type":"message_delta","delta":{"stop_reason":"tool_use"}}
+
+data: {"type":"message_stop"}
+
+"#,
+            true,
+        );
+        check(
+            &OpenAiCompletions,
+            r#"data: {"choices":[{"index":0,"delta":{"content":"a\ud83d"}}]}
+
+data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"t","function":{"name":"read","arguments":"{\"a\":\"\\ud83d\"}"}}]},"finish_reason":"tool_calls"}]}
+
+data: [DONE]
+
+"#,
+            true,
+        );
+        check(
+            &OpenAiResponses,
+            r#"data: {"type":"response.output_text.delta","item_id":"m","output_index":0,"delta":"a\ud83d"}
+
+data: {"type":"response.output_item.done","output_index":1,"item":{"type":"function_call","id":"f","call_id":"t","name":"read","arguments":"{\"a\":\"\\ud83d\"}"}}
+
+data: {"type":"response.completed","response":{}}
+
+"#,
+            true,
+        );
+        // Here the arguments are no text.
+        check(
+            &GoogleGenerativeAi,
+            r#"data: {"candidates":[{"content":{"parts":[{"text":"a\ud83d"},{"functionCall":{"name":"read","args":{"a":"\ud83d"}}}]},"finishReason":"STOP"}]}
+
+"#,
+            false,
+        );
     }
 
     #[test]

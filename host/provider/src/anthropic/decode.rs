@@ -7,7 +7,7 @@ use wharf_protocol::{StopReason, Usage};
 use crate::api::Decoder;
 use crate::blocks::BlockWriter;
 use crate::sse::SseEvent;
-use crate::{ErrorKind, ProviderError, ProviderEvent};
+use crate::{ErrorKind, ProviderError, ProviderEvent, tokens};
 
 /// Characters of an event that an error's text shows.
 const EXCERPT: usize = 200;
@@ -31,6 +31,7 @@ enum Event {
     },
     MessageDelta {
         delta: MessageDelta,
+        #[serde(default, deserialize_with = "tokens::lenient_object")]
         usage: Option<Tokens>,
     },
     MessageStop,
@@ -45,6 +46,7 @@ enum Event {
 
 #[derive(Deserialize)]
 struct MessageStart {
+    #[serde(default, deserialize_with = "tokens::lenient_object")]
     usage: Option<Tokens>,
 }
 
@@ -103,10 +105,15 @@ struct StopDetails {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(default)]
 struct Tokens {
+    #[serde(deserialize_with = "tokens::lenient")]
     input_tokens: Option<u64>,
+    #[serde(deserialize_with = "tokens::lenient")]
     output_tokens: Option<u64>,
+    #[serde(deserialize_with = "tokens::lenient")]
     cache_read_input_tokens: Option<u64>,
+    #[serde(deserialize_with = "tokens::lenient")]
     cache_creation_input_tokens: Option<u64>,
 }
 
@@ -137,7 +144,7 @@ impl Decoder for MessagesDecoder {
         event: &SseEvent,
         out: &mut Vec<ProviderEvent>,
     ) -> Result<(), ProviderError> {
-        match parse(&event.data)? {
+        match parse(event)? {
             Event::MessageStart { message } => self.count(message.usage),
             Event::ContentBlockStart { index, content_block } => {
                 self.start(index, content_block, out);
@@ -296,20 +303,19 @@ impl MessagesDecoder {
         let output = self.tokens.output_tokens.unwrap_or(0);
         let cache_read = self.tokens.cache_read_input_tokens.unwrap_or(0);
         let cache_write = self.tokens.cache_creation_input_tokens.unwrap_or(0);
-        let parts = [input, output, cache_read, cache_write];
-        let total_tokens = parts.into_iter().fold(0, u64::saturating_add);
-        Usage { input, output, cache_read, cache_write, total_tokens, ..Usage::default() }
+        let usage = Usage { input, output, cache_read, cache_write, ..Usage::default() };
+        tokens::with_total(usage)
     }
 }
 
-fn parse(data: &str) -> Result<Event, ProviderError> {
-    serde_json::from_str(data).map_err(|problem| {
+fn parse(event: &SseEvent) -> Result<Event, ProviderError> {
+    event.json().map_err(|problem| {
         // Gateways put in errors of their own, without a type around them.
-        let json = serde_json::from_str::<Value>(data).unwrap_or_default();
+        let json = event.json::<Value>().unwrap_or_default();
         match json.get("error") {
-            Some(error) if json.get("type").is_none() => failed(error, data),
+            Some(error) if json.get("type").is_none() => failed(error, &event.data),
             _ => {
-                let excerpt: String = data.chars().take(EXCERPT).collect();
+                let excerpt: String = event.data.chars().take(EXCERPT).collect();
                 let message =
                     format!("the server sent no event of this API: {problem}: {excerpt:?}");
                 ProviderError::new(ErrorKind::Protocol, message)

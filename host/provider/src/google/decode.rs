@@ -10,7 +10,7 @@ use wharf_protocol::{AgentMessage, StopReason, Usage};
 use crate::api::Decoder;
 use crate::blocks::BlockWriter;
 use crate::sse::SseEvent;
-use crate::{ErrorKind, ProviderError, ProviderEvent, Request};
+use crate::{ErrorKind, ProviderError, ProviderEvent, Request, tokens};
 
 /// Finish reasons by which the server, or the model, declines.
 const REFUSED: [&str; 9] = [
@@ -227,15 +227,12 @@ fn retry_delay(error: &Value) -> Option<Duration> {
 
 /// Counts of the reply up to here; later ones replace them.
 fn read_usage(usage: &serde_json::Map<String, Value>) -> Usage {
-    let count = |key: &str| usage.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let count = |key: &str| usage.get(key).and_then(tokens::count).unwrap_or(0);
     let cache_read = count("cachedContentTokenCount");
-    let input = count("promptTokenCount").saturating_sub(cache_read);
-    let output = count("candidatesTokenCount") + count("thoughtsTokenCount");
-    Usage {
-        input,
-        output,
+    tokens::with_total(Usage {
+        input: count("promptTokenCount").saturating_sub(cache_read),
+        output: count("candidatesTokenCount").saturating_add(count("thoughtsTokenCount")),
         cache_read,
-        total_tokens: input + cache_read + output,
         ..Usage::default()
-    }
+    })
 }

@@ -278,13 +278,31 @@ async fn what_is_sent() {
 #[tokio::test]
 async fn a_header_that_http_cannot_carry() {
     let server = Server::answering("");
-    for (name, value) in [("x y", "v"), ("x-y", "sk-secret-0123456789\nx"), ("", "v")] {
+    let value = |what: &str| {
+        format!(
+            "has {what} in its value, which HTTP cannot carry; correct the key or the header in auth.json or models.json, or where they take it from"
+        )
+    };
+    let name = "has a name that HTTP cannot carry; change it in models.json".to_owned();
+    for (header, text, problem) in [
+        ("x y", "v", name.clone()),
+        ("", "v", name),
+        ("x-y", "sk-secret-0123456789\nx", value("a line break")),
+        ("x-y", "sk-secret-0123456789\r\nx", value("a line break")),
+        ("x-y", "sk-secret-0123456789\u{7f}", value("a control character")),
+        ("x-y", "sk-secret-0123456789\0x", value("a control character")),
+    ] {
         let mut provider = provider(&server.url);
-        provider.headers = vec![(name.to_owned(), KeySource::Literal(value.to_owned()))];
+        provider.headers = vec![(header.to_owned(), KeySource::Literal(text.to_owned()))];
         let error = failure(&provider).await;
         assert_eq!(error.kind, ErrorKind::InvalidRequest);
-        assert!(error.message.contains(&format!("{name:?}")), "{error}");
+        assert_eq!(error.message, format!("header {header:?} {problem}"));
     }
+    // The key itself, of whatever file.
+    let mut provider = provider(&server.url);
+    provider.key = KeySource::Literal(format!("{KEY}\n{KEY}"));
+    let error = failure(&provider).await;
+    assert_eq!(error.message, format!("header \"x-api-key\" {}", value("a line break")));
     assert!(server.requests.try_recv().is_err(), "nothing was sent");
 }
 
@@ -622,9 +640,55 @@ fn secrets_are_hidden_wherever_they_stand() {
     secrets.add("");
     secrets.add("none");
     secrets.add(KEY);
-    secrets.add_header("Authorization", "Bearer token-of-mine");
-    secrets.add_header("anthropic-beta", "some-feature");
+    let literal = KeySource::Literal(String::new());
+    secrets.add_header("Authorization", &literal, "Bearer token-of-mine");
+    secrets.add_header("anthropic-beta", &literal, "some-feature");
     let text = format!("{KEY}, {KEY} and token-of-mine: some-feature is none");
     let hidden = secrets.hide(ProviderError::new(ErrorKind::Server, text));
     assert_eq!(hidden.message, "[key], [key] and [key]: some-feature is none");
+}
+
+#[test]
+fn headers_are_secret_by_their_name_or_their_source() {
+    let literal = KeySource::Literal(String::new());
+    let variable = KeySource::Variable { name: "V".to_owned(), value: String::new() };
+    let command = KeySource::Command("print it".to_owned());
+    for (name, source, value, message, expect) in [
+        ("x-team", &variable, "of-a-variable", "bad of-a-variable", "bad [key]"),
+        ("x-team", &command, " of-a-command\n", "bad of-a-command", "bad [key]"),
+        ("x-team", &literal, "plain-text", "bad plain-text", "bad plain-text"),
+        ("x-token", &literal, "plain-text", "bad plain-text", "bad [key]"),
+        ("x-team", &variable, "Basic dXNlcjpw", "dXNlcjpw of Basic dXNlcjpw", "[key] of [key]"),
+        // A part of another word.
+        ("x-team", &variable, "prod", "bad product", "bad product"),
+        // The driver's own key is the beginning of this value.
+        ("x-team", &variable, "sk-secret-0123456789-more", "sk-secret-0123456789-more", "[key]"),
+    ] {
+        let mut secrets = Secrets::default();
+        secrets.add(KEY);
+        secrets.add_header(name, source, value);
+        let hidden = secrets.hide(ProviderError::new(ErrorKind::Server, message));
+        assert_eq!(hidden.message, expect, "{name} {source:?} {value}");
+    }
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_server_that_repeats_a_header_does_not_get_it_shown() {
+    let body = "no team team-of-a-variable, no zone zone-of-a-command";
+    let server = Server::answering(format!(
+        "HTTP/1.1 400 No\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    let mut provider = provider(&server.url);
+    let team = "team-of-a-variable".to_owned();
+    provider.headers = vec![
+        ("x-team".to_owned(), KeySource::Variable { name: "TEAM".to_owned(), value: team }),
+        ("x-zone".to_owned(), KeySource::Command("echo zone-of-a-command".to_owned())),
+    ];
+    let error = failure(&provider).await;
+    assert_eq!(error.message, "400 no team [key], no zone [key]");
+    let request = server.request();
+    assert!(request.contains("x-team: team-of-a-variable\r\n"), "{request}");
+    assert!(request.contains("x-zone: zone-of-a-command\r\n"), "{request}");
 }

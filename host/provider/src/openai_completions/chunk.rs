@@ -6,14 +6,14 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use wharf_protocol::Usage;
 
-use crate::ProviderError;
+use crate::{ProviderError, tokens};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Chunk {
     #[serde(deserialize_with = "lenient")]
-    pub(super) choices: Option<Vec<Choice>>,
-    #[serde(deserialize_with = "lenient")]
+    choices: Option<Vec<Choice>>,
+    #[serde(deserialize_with = "tokens::lenient_object")]
     pub(super) usage: Option<ServerUsage>,
     /// Groq
     #[serde(deserialize_with = "lenient")]
@@ -32,7 +32,7 @@ pub(super) struct Chunk {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Groq {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient_object")]
     pub(super) usage: Option<ServerUsage>,
     #[serde(deserialize_with = "lenient")]
     error: Option<String>,
@@ -41,12 +41,15 @@ pub(super) struct Groq {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Choice {
+    /// None is 0.
+    #[serde(deserialize_with = "lenient")]
+    index: Option<u64>,
     #[serde(deserialize_with = "lenient")]
     pub(super) delta: Option<Delta>,
     #[serde(deserialize_with = "lenient")]
     pub(super) finish_reason: Option<String>,
     /// Moonshot
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient_object")]
     pub(super) usage: Option<ServerUsage>,
     /// OpenRouter
     error: Value,
@@ -97,38 +100,38 @@ pub(super) struct FunctionDelta {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ServerUsage {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     prompt_tokens: Option<u64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     completion_tokens: Option<u64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     total_tokens: Option<u64>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient_object")]
     prompt_tokens_details: Option<PromptDetails>,
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient_object")]
     completion_tokens_details: Option<CompletionDetails>,
     /// DeepSeek
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     prompt_cache_hit_tokens: Option<u64>,
     /// Moonshot
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     cached_tokens: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct PromptDetails {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     cached_tokens: Option<u64>,
     /// OpenRouter
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     cache_write_tokens: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 struct CompletionDetails {
-    #[serde(deserialize_with = "lenient")]
+    #[serde(deserialize_with = "tokens::lenient")]
     reasoning_tokens: Option<u64>,
 }
 
@@ -156,21 +159,33 @@ impl From<ServerUsage> for Usage {
         if usage.total_tokens.is_some_and(|total| total >= prompt.saturating_add(with_thinking)) {
             output = with_thinking;
         }
-        Self {
+        tokens::with_total(Self {
             input: prompt - cache_read - cache_write,
             output,
             cache_read,
             cache_write,
-            total_tokens: prompt.saturating_add(output),
             ..Self::default()
-        }
+        })
+    }
+}
+
+impl Choice {
+    fn is_first(&self) -> bool {
+        self.index.unwrap_or_default() == 0
     }
 }
 
 impl Chunk {
+    /// The first choice: no more than that one is asked for. A server that makes others
+    /// all the same may send them in any order.
+    pub(super) fn into_choice(self) -> Option<Choice> {
+        self.choices.into_iter().flatten().find(Choice::is_first)
+    }
+
     /// The error that the chunk reports, if any. `named`: the event was called `error`.
     pub(super) fn error(&self, named: bool, payload: &str) -> Option<ProviderError> {
-        let inner = self.choices.iter().flatten().map(|choice| &choice.error);
+        let choices = self.choices.iter().flatten().filter(|choice| choice.is_first());
+        let inner = choices.map(|choice| &choice.error);
         let mut places = std::iter::once(&self.error).chain(inner);
         if let Some(error) = places.find(|error| says_something(error)) {
             let text = error.as_str().or_else(|| error["message"].as_str()).unwrap_or_default();
@@ -263,6 +278,15 @@ mod tests {
             (
                 r#"{"prompt_tokens":20,"completion_tokens":5,"total_tokens":125,"completion_tokens_details":{"reasoning_tokens":100}}"#,
                 [20, 105, 0, 0],
+            ),
+            // Floats, and lists for objects.
+            (
+                r#"{"prompt_tokens":100.4,"completion_tokens":4.5,"total_tokens":105.0,"prompt_tokens_details":{"cached_tokens":63.9},"completion_tokens_details":[40]}"#,
+                [36, 5, 64, 0],
+            ),
+            (
+                r#"{"prompt_tokens":10,"completion_tokens":5,"prompt_tokens_details":[4,3]}"#,
+                [10, 5, 0, 0],
             ),
             // What cannot be.
             (

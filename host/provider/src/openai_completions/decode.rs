@@ -62,7 +62,7 @@ impl Decoder for ChatDecoder {
             self.finish(out);
             return Ok(());
         }
-        let chunk: Chunk = serde_json::from_str(data).map_err(|_| {
+        let chunk: Chunk = event.json().map_err(|_| {
             ProviderError::new(
                 ErrorKind::Protocol,
                 format!("the server sent what is no chunk of a chat completion: {}", excerpt(data)),
@@ -71,10 +71,10 @@ impl Decoder for ChatDecoder {
         if let Some(error) = chunk.error(event.event == "error", data) {
             return Err(error);
         }
-        if let Some(usage) = chunk.usage.or_else(|| chunk.x_groq.and_then(|groq| groq.usage)) {
+        if let Some(usage) = chunk.usage.or(chunk.x_groq.as_ref().and_then(|groq| groq.usage)) {
             self.usage = usage.into();
         }
-        match chunk.choices.into_iter().flatten().next() {
+        match chunk.into_choice() {
             Some(choice) => self.choice(choice, out),
             None => Ok(()),
         }

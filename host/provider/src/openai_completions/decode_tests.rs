@@ -592,6 +592,25 @@ fn ends_that_are_none() {
     assert!(decode([long.as_bytes()]).1.unwrap().message.len() < 1000);
 }
 
+#[test]
+fn only_the_first_choice_counts_wherever_it_stands() {
+    let stream = r#"data: {"choices":[{"index":1,"delta":{"content":"x"},"finish_reason":"length","usage":{"prompt_tokens":9}},{"index":0,"delta":{"content":"a"}}]}
+
+data: {"choices":[{"index":2,"delta":{"content":"y"},"error":{"message":"not asked for"}}]}
+
+data: {"choices":[{"delta":{"content":"b"}},{"index":1,"delta":{"content":"x"}}]}
+
+data: {"choices":[{"index":null,"delta":{"content":"c"}}]}
+
+data: {"choices":[{"index":1,"finish_reason":"length"},{"index":0,"delta":{},"finish_reason":"stop","usage":{"prompt_tokens":3,"completion_tokens":2}}]}
+
+data: [DONE]
+
+"#;
+    let content = json!([text("abc")]);
+    check(stream, &Expect { content, stop: StopReason::Stop, usage: [3, 2, 0] });
+}
+
 fn any_delta() -> impl Strategy<Value = Value> {
     let odd =
         || prop::sample::select(vec![json!(null), json!(""), json!(3), json!({"a": 1}), json!([])]);

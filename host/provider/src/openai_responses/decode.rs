@@ -9,7 +9,7 @@ use super::TextSignature;
 use crate::api::Decoder;
 use crate::blocks::BlockWriter;
 use crate::sse::SseEvent;
-use crate::{ErrorKind, ProviderError, ProviderEvent};
+use crate::{ErrorKind, ProviderError, ProviderEvent, tokens};
 
 #[derive(Debug, Default)]
 pub(super) struct ResponsesDecoder {
@@ -280,17 +280,15 @@ fn texts(parts: &Value) -> Vec<&str> {
 }
 
 fn usage(usage: &Value) -> Usage {
-    let count = |place: &str| usage.pointer(place).and_then(Value::as_u64);
-    let all_input = count("/input_tokens").unwrap_or(0);
-    let cache_read = count("/input_tokens_details/cached_tokens").unwrap_or(0);
-    let output = count("/output_tokens").unwrap_or(0);
-    Usage {
-        input: all_input.saturating_sub(cache_read),
-        output,
+    let count = |place: &str| usage.pointer(place).and_then(tokens::count).unwrap_or(0);
+    let cache_read = count("/input_tokens_details/cached_tokens");
+    tokens::with_total(Usage {
+        // The API's `input_tokens` are all of them.
+        input: count("/input_tokens").saturating_sub(cache_read),
+        output: count("/output_tokens"),
         cache_read,
-        total_tokens: count("/total_tokens").unwrap_or(all_input + output),
         ..Usage::default()
-    }
+    })
 }
 
 /// What the server says of a reply that has failed.

@@ -295,7 +295,8 @@ impl Wanted {
                     || glob.is_match(reference(model))
             }
             Self::Part(part) => {
-                !part.is_empty()
+                // A letter or a digit chooses; what only stands between them does not.
+                part.contains(char::is_alphanumeric)
                     && (model.id.to_lowercase().contains(part)
                         || model.name.to_lowercase().contains(part))
             }

@@ -61,6 +61,7 @@ pub(super) struct ModelEntry {
 pub(super) struct ProviderEntry {
     pub(super) name: String,
     pub(super) models: Vec<ModelEntry>,
+    /// Where requests go; it may hold a password, which [`Model::base_url`] does not.
     pub(super) base_url: String,
     /// How `models.json`, or an extension, writes the key.
     pub(super) api_key: Option<String>,
@@ -133,8 +134,9 @@ impl ProviderEntry {
             let entry = self.added(model, config, script.as_ref());
             self.upsert(entry);
         }
+        let shown = without_user_info(&self.base_url);
         for entry in self.models.iter_mut().filter(|entry| entry.script.is_none()) {
-            entry.model.base_url.clone_from(&self.base_url);
+            entry.model.base_url.clone_from(&shown);
         }
     }
 
@@ -238,6 +240,20 @@ fn merged(below: Option<Value>, over: Option<&Value>) -> Option<Value> {
     }
 }
 
+/// An address as clients may see it. Requests go to the one that has the name and the
+/// password.
+fn without_user_info(base_url: &str) -> String {
+    match Url::parse(base_url) {
+        Ok(mut url) if !url.username().is_empty() || url.password().is_some() => {
+            // Both only fail where an address can have neither.
+            let _ = url.set_username("");
+            let _ = url.set_password(None);
+            url.as_str().trim_end_matches('/').to_owned()
+        }
+        _ => base_url.to_owned(),
+    }
+}
+
 fn is_loopback(base_url: &str) -> bool {
     let Ok(url) = Url::parse(base_url) else { return false };
     let Some(host) = url.host_str() else { return false };
@@ -265,6 +281,22 @@ pub(super) fn scripted_model(provider: &str, id: &str, script: &str) -> Model {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn user_info_is_taken_out_of_addresses() {
+        for (url, expect) in [
+            ("https://me:pass@example.com:8443/v1", "https://example.com:8443/v1"),
+            ("https://me@example.com", "https://example.com"),
+            ("https://:pass@example.com/v1/", "https://example.com/v1"),
+            ("https://me:p@ss@example.com/a@b", "https://example.com/a@b"),
+            ("https:/me:pass@example.com/v1", "https://example.com/v1"),
+            ("https://example.com/a@b", "https://example.com/a@b"),
+            ("HTTP://Example.com:80/v1", "HTTP://Example.com:80/v1"),
+            ("nothing", "nothing"),
+        ] {
+            assert_eq!(without_user_info(url), expect, "{url}");
+        }
+    }
 
     #[test]
     fn loopback_hosts_are_told_from_others() {

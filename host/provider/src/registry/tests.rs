@@ -141,6 +141,27 @@ fn a_new_provider_has_all_its_fields_and_defaults() {
 }
 
 #[test]
+fn the_password_of_an_address_is_not_shown() {
+    let url = "https://me:pass@acme.example/v1";
+    let of = |models: Value| json!({"baseUrl": url, "api": "openai-completions", "apiKey": "k", "models": models});
+    let bench = Bench::new(
+        &[],
+        &json!({"providers": {"acme": of(json!([{"id": "a"}])), "groq": of(json!([]))}}),
+    );
+    for provider in ["acme", "groq"] {
+        let models: Vec<&Model> =
+            bench.registry.models().iter().filter(|model| model.provider == provider).collect();
+        assert!(!models.is_empty());
+        for model in models {
+            assert_eq!(model.base_url, "https://acme.example/v1");
+            // Requests go to the address as it was written.
+            let http = format!("{:?}", bench.registry.provider(model).unwrap());
+            assert!(http.contains(&format!("base_url: {url:?}")), "{http}");
+        }
+    }
+}
+
+#[test]
 fn a_built_in_provider_is_redirected_patched_and_added_to() {
     let bench = Bench::new(
         &[],
@@ -479,6 +500,14 @@ fn patterns_choose_models() {
     check(None, "", Err("no model matches \"\""));
     check(None, ":high", Err("no model matches \":high\""));
     check(None, "keyed/", Err("no model matches \"keyed/\""));
+    // What only stands between letters and digits is no part of a name; a glob is one.
+    for mark in ["/", "(", ".", ":", "-", " - ", "-:high"] {
+        check(None, mark, Err("no model matches"));
+        check(Some("keyed"), mark, Err("no model matches"));
+        check(None, &format!("keyed/{mark}"), Err("no model matches"));
+    }
+    check(Some("bare"), "*", Ok(("bare/bare", None, None)));
+    check(None, "second/*-*", Ok(("second/glob-b", None, Some("using second/glob-b"))));
     // Scripts by path.
     let script = dir.join("a.jsonl").display().to_string();
     let name = format!("scripted/{script}");
@@ -534,6 +563,7 @@ fn scopes_keep_order_and_hold_each_model_once() {
         (vec!["glob-b:low", "glob:high"], vec!["second/glob-b:low", "second/glob-a:high"], vec![]),
         (vec!["both"], vec!["keyed/both-here", "second/both-there"], vec![]),
         (vec!["shared", "qwen3:8b"], vec!["keyed/shared", "keyed/qwen3:8b"], vec![]),
+        (vec!["/", "twice"], vec!["second/twice"], vec!["no model matches \"/\""]),
         (vec!["lone"], vec![], vec!["\"lone\" matches only models without a key: keyless/lone"]),
         (
             vec!["zzzz-zz", "twice:odd"],
