@@ -243,6 +243,46 @@ fn a_reader_that_goes_away_ends_the_process() {
     wait_gone(&shell);
 }
 
+/// A client that dies closes both pipes, and a silent run has nothing to write.
+#[test]
+fn a_client_that_dies_ends_a_silent_run() {
+    let env = Env::new();
+    let model =
+        env.script(&[bash("echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 1000"), says("never")]);
+    let mut child = start(&env, &model);
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"{\"type\":\"prompt\",\"message\":\"go\"}\n").unwrap();
+    let sleep = read_pid(&env.project().join("pid"));
+    assert!(is_running(sleep.0));
+    drop(stdin);
+    drop(child.stdout.take());
+    assert_eq!(wait_end(&mut child), Some(1));
+    wait_gone(&sleep);
+}
+
+/// The end of the input alone is no such death: a file has no reader to lose.
+#[test]
+fn a_silent_run_goes_on_while_its_output_is_kept() {
+    let env = Env::new();
+    let model = env.script(&[bash("sleep 2; echo slept"), says("done")]);
+    let kept = env.project().join("kept.jsonl");
+    let mut child = env
+        .command()
+        .args(["--mode", "rpc", "--model", &model])
+        .stdin(Stdio::piped())
+        .stdout(fs::File::create(&kept).unwrap())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"{\"type\":\"prompt\",\"message\":\"go\"}\n").unwrap();
+    drop(stdin);
+    assert_eq!(wait_end(&mut child), Some(0));
+    let last = fs::read_to_string(&kept).unwrap();
+    let last: Value = serde_json::from_str(last.lines().last().unwrap()).unwrap();
+    assert_eq!(last["type"], "agent_end");
+}
+
 #[test]
 fn a_reader_that_goes_away_is_noticed_by_the_next_answer() {
     let env = Env::new();

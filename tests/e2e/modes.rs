@@ -321,11 +321,15 @@ fn files_of_the_command_line_go_into_the_prompt() {
 fn a_file_of_the_command_line_that_cannot_be_used_is_named() {
     let env = Env::new();
     env.write("blob.bin", [0, 159, 146, 150]);
-    for name in ["missing.txt", "blob.bin"] {
+    for (name, problem) in [
+        ("missing.txt", "cannot be read: No such file or directory (os error 2)"),
+        (".", "is not a regular file"),
+        ("blob.bin", "is neither UTF-8 text nor an image (png, jpeg, gif, webp)"),
+    ] {
         let output = run(&env, &["-p", "--model", "scripted/demo", &format!("@{name}"), "go"]);
         assert_eq!(output.status.code(), Some(1), "{name}");
         assert_eq!(output.stdout, b"");
-        assert!(stderr(&output).contains(name), "{}", stderr(&output));
+        assert_eq!(stderr(&output), format!("error: {name} {problem}\n"));
     }
 }
 

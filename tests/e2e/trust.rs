@@ -239,10 +239,45 @@ fn what_cannot_be_trusted_is_an_error_that_names_it() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(stderr.contains(dir) && stderr.contains(word), "{stderr}");
     }
+    let output = shell(&env, &["trust", "/absent"]);
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: cannot trust /absent: No such file or directory (os error 2)\n"
+    );
     assert!(!env.agent_dir().join("trusted.json").exists());
     let output = shell(&env, &["untrust"]);
     assert!(output.status.success());
     assert!(stdout(&output).contains("was not trusted"), "{output:?}");
+}
+
+/// After options it would be a prompt, and the trust would stay as it is.
+#[test]
+fn a_trust_command_after_options_is_refused() {
+    let env = Env::new();
+    let model = env.script(&[says("answered")]);
+    assert!(shell(&env, &["trust"]).status.success());
+    let trusted = std::fs::read(env.agent_dir().join("trusted.json")).unwrap();
+    let dir = env.agent_dir().display().to_string();
+    for (args, command) in [
+        (&["--agent-dir", &dir, "untrust", "."][..], "untrust"),
+        (&["--agent-dir", &dir, "trust", "vendor"], "trust"),
+        (&["--model", &model, "-p", "untrust"], "untrust"),
+        (&["--mode", "json", "--model", &model, "trust"], "trust"),
+    ] {
+        let output = shell(&env, args);
+        assert_eq!(output.status.code(), Some(2), "{args:?} {output:?}");
+        assert_eq!(stdout(&output), "");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.contains(&format!("wharf {command} DIR --agent-dir")), "{stderr}");
+        assert!(stderr.contains(&format!("\" {command}\"")), "{stderr}");
+        assert_eq!(std::fs::read(env.agent_dir().join("trusted.json")).unwrap(), trusted);
+    }
+    // What the two messages advise.
+    let output = shell(&env, &["--model", &model, "-p", " untrust"]);
+    assert_eq!(stdout(&output), "answered\n", "{output:?}");
+    assert!(output.status.success());
+    let output = shell(&env, &["untrust", ".", "--agent-dir", &dir]);
+    assert!(stdout(&output).contains("no longer trusted"), "{output:?}");
 }
 
 /// A project that brings nothing is not worth a word.

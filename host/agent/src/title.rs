@@ -92,12 +92,20 @@ fn is_answer(message: &AgentMessage) -> bool {
 
 /// One line without the quotes and marks that models put around it.
 fn clean(answer: &str) -> String {
+    let answer = without_thoughts(answer);
     let line = answer.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     let line = line.trim_start_matches("Title:").trim_matches(|c: char| {
         c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '*' | '#' | '“' | '”' | '.')
     });
     let line: String = line.chars().filter(|c| !c.is_control()).take(MAX_TITLE_CHARS).collect();
     line.trim_end().to_owned()
+}
+
+/// What follows the thoughts that some servers leave in the text. Where the chat template
+/// has opened them, only `</think>` is there; where the tokens ran out, nothing follows.
+fn without_thoughts(answer: &str) -> &str {
+    let rest = answer.rsplit_once("</think>").map_or(answer, |(_, rest)| rest);
+    if rest.trim_start().starts_with("<think>") { "" } else { rest }
 }
 
 #[cfg(test)]
@@ -113,6 +121,18 @@ mod tests {
             ("# Anmeldung läuft", "Anmeldung läuft"),
             ("  \n ", ""),
             ("a\u{7}b", "ab"),
+            ("<think>A test.</think>Fix the login test", "Fix the login test"),
+            (
+                "\n<think>\nA test.\n\nOr two.\n</think>\n\nFix the login test\n",
+                "Fix the login test",
+            ),
+            ("<think></think>\n\n\"Fix it\"", "Fix it"),
+            ("<think>One</think><think>Two</think>Fix it", "Fix it"),
+            ("A test.\n</think>\n\nFix it", "Fix it"),
+            ("<think>A test.\nFix the", ""),
+            ("<think>One</think>\n<think>Two", ""),
+            ("<think>A test.</think>\n", ""),
+            ("Strip <think> from titles", "Strip <think> from titles"),
         ] {
             assert_eq!(clean(answer), expect);
         }

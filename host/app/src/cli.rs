@@ -16,6 +16,14 @@ pub(crate) struct Cli {
     pub(crate) run: RunArgs,
 }
 
+impl Cli {
+    /// A command that stands after options, where it would be taken for a prompt.
+    pub(crate) fn misplaced_command(&self) -> Option<&str> {
+        let first = self.run.messages.first()?;
+        Self::command().find_subcommand(first).is_some().then_some(first)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Trust a project directory: its extensions, skills, prompts and settings take effect
@@ -179,5 +187,24 @@ mod tests {
         let (kept, unknown) = without_unknown_no_flags(args.map(OsString::from));
         assert_eq!(kept, ["wharf", "--no-session", "-p", "--", "--no-way"]);
         assert_eq!(unknown, ["--no-themes"]);
+    }
+
+    #[test]
+    fn a_command_after_options_is_misplaced() {
+        for (args, expect) in [
+            (&["--agent-dir", "a", "untrust", "dir"][..], Some("untrust")),
+            (&["-p", "trust"], Some("trust")),
+            (&["--mode", "rpc", "--", "trust"], Some("trust")),
+            (&["untrust", "dir", "--agent-dir", "a"], None),
+            (&["-p", " trust"], None),
+            (&["-p", "trust me"], None),
+            (&["-p", "go", "trust"], None),
+            (&["--list-models", "trust"], None),
+            (&["-p", "help"], None),
+            (&[], None),
+        ] {
+            let cli = Cli::parse_from(["wharf"].iter().chain(args));
+            assert_eq!(cli.misplaced_command(), expect, "{args:?}");
+        }
     }
 }

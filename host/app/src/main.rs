@@ -41,13 +41,20 @@ fn main() -> ExitCode {
     match run(cli) {
         Ok(code) => code,
         Err(error) => {
-            report::error(format_args!("{error:#}"));
+            report::failure(&error);
             ExitCode::FAILURE
         }
     }
 }
 
 fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    if let Some(name) = cli.misplaced_command() {
+        report::error(format_args!(
+            "'{name}' comes after options and would be taken for a prompt: put the command first, \
+             e.g. wharf {name} DIR --agent-dir A; a prompt of that one word can be written as \" {name}\", with a blank"
+        ));
+        return Ok(ExitCode::from(2));
+    }
     let args = match cli.command {
         Some(Command::Trust(args)) => return trust::trust(&args),
         Some(Command::Untrust(args)) => return trust::untrust(&args),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow};
 use base64::Engine as _;
 use wharf_agent::resources::read_regular;
 use wharf_agent::tools::image_type;
@@ -28,7 +28,7 @@ pub(crate) fn read(arguments: Vec<String>) -> anyhow::Result<Prompts> {
         match argument.strip_prefix('@') {
             Some(path) if !path.is_empty() => {
                 let bytes = read_regular(Path::new(path), MAX_FILE_BYTES)
-                    .with_context(|| format!("failed to read {path}"))?;
+                    .map_err(|error| anyhow!("{path} {error}"))?;
                 if let Some(mime_type) = image_type(&bytes) {
                     prompts.images.push(ImageContent {
                         data: base64::engine::general_purpose::STANDARD.encode(&bytes),
@@ -78,6 +78,7 @@ mod tests {
         );
         assert_eq!(prompts.images[0].mime_type, "image/png");
         assert!(read(vec![binary]).unwrap_err().to_string().contains("neither UTF-8"));
-        assert!(read(vec!["@/absent".into()]).unwrap_err().to_string().contains("/absent"));
+        let absent = read(vec!["@/absent".into()]).unwrap_err();
+        assert!(absent.to_string().starts_with("/absent cannot be read: "), "{absent}");
     }
 }

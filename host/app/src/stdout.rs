@@ -8,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
 
@@ -35,6 +36,16 @@ fn write_without_waiting(bytes: &[u8]) -> usize {
         rustix::io::ReadWriteFlags::NOWAIT,
     )
     .unwrap_or(0)
+}
+
+/// Whether nobody can read standard output any more, told without a write. True for pipes
+/// and sockets at most.
+pub(crate) fn reader_is_gone() -> bool {
+    // Asked for no event, the system tells these two all the same.
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    let mut fds = [PollFd::from_borrowed_fd(rustix::stdio::stdout(), PollFlags::empty())];
+    // A time-out of 0 does not wait. A failure says nothing about the reader.
+    poll(&mut fds, Some(&Timespec::default())).is_ok() && fds[0].revents().intersects(gone)
 }
 
 #[derive(Debug)]

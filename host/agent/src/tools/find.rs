@@ -61,7 +61,7 @@ impl Find {
         let text = args.path.unwrap_or_else(|| ".".to_owned());
         let root = self.paths.canonical(&call.cwd, &text)?;
         let cwd = self.paths.canonical(&call.cwd, ".")?;
-        let filter = PathGlob::new(&args.pattern)?;
+        let filter = PathGlob::new(&args.pattern, &root)?;
         let limit = args.limit.unwrap_or(DEFAULT_LIMIT);
         work::run_cancellable(&call.cancel, move |cancel| {
             let metadata = root.metadata().map_err(|error| io_failure("search", &text, &error))?;
@@ -106,12 +106,19 @@ enum Subject {
 }
 
 impl PathGlob {
-    pub(super) fn new(pattern: &str) -> Result<Self, ToolFailure> {
+    /// # Errors
+    /// `pattern` is no glob, or nothing below `root` can match it.
+    pub(super) fn new(pattern: &str, root: &Path) -> Result<Self, ToolFailure> {
         let stripped = pattern.strip_prefix("./").unwrap_or(pattern);
         let glob = GlobBuilder::new(stripped)
             .literal_separator(true)
             .build()
             .map_err(|error| ToolFailure::new(format!("invalid glob: {error}")))?;
+        if let Some(why) = never_matches(stripped, root) {
+            return Err(ToolFailure::new(format!(
+                "the glob '{pattern}' can never match: {why}; give the directory as path, and a glob relative to it"
+            )));
+        }
         let subject = if stripped.starts_with('/') {
             Subject::AbsolutePath
         } else if pattern.contains('/') {
@@ -130,6 +137,25 @@ impl PathGlob {
         };
         subject.is_some_and(|subject| self.matcher.is_match(subject))
     }
+}
+
+/// Why nothing below `root` can match a glob, where that is plain to see. An absolute one
+/// can, if it leads there.
+fn never_matches(glob: &str, root: &Path) -> Option<&'static str> {
+    if glob.is_empty() {
+        return Some("it is empty");
+    }
+    if glob.split('/').any(|part| part == "..") {
+        return Some("it has '..' in it");
+    }
+    if !glob.starts_with('/') {
+        return None;
+    }
+    let is_literal = |part: &&str| !part.contains(['*', '?', '[', '{', '\\']);
+    let mut literal = PathBuf::from("/");
+    literal.extend(glob.split('/').take_while(is_literal).filter(|part| !part.is_empty()));
+    let leads_there = literal.starts_with(root) || root.starts_with(&literal);
+    (!leads_there).then_some("it is absolute and lies outside of the searched directory")
 }
 
 struct Search {
@@ -224,6 +250,49 @@ mod tests {
         let absolute = format!("{}/src/*.rs", bench.cwd().display());
         assert_eq!(bench.text("find", json!({"pattern": absolute})).await, "src/main.rs");
         assert!(bench.error("find", json!({"pattern": "["})).await.starts_with("invalid glob: "));
+    }
+
+    #[tokio::test]
+    async fn a_glob_that_can_never_match_is_refused() {
+        let bench = project();
+        for (pattern, path) in [
+            ("", "."),
+            ("./", "."),
+            ("../*.rs", "src"),
+            ("..", "src"),
+            ("deep/../*.rs", "src"),
+            ("/etc/*", "."),
+            ("/etc", "."),
+            ("/srcs/*.rs", "src"),
+        ] {
+            for (tool, args) in [
+                ("find", json!({"pattern": pattern, "path": path})),
+                ("grep", json!({"pattern": "x", "glob": pattern, "path": path})),
+            ] {
+                let error = bench.error(tool, args).await;
+                assert!(error.contains(&format!("'{pattern}' can never match")), "{error}");
+                assert!(error.contains("give the directory as path"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_glob_that_may_match_is_not_refused() {
+        for (glob, root) in [
+            ("*.rs", "/a/b"),
+            ("a..b/*", "/a/b"),
+            ("...", "/a/b"),
+            ("/a/b/*.rs", "/a/b"),
+            ("/a/b/c/d.rs", "/a/b"),
+            ("//a/b/*.rs", "/a/b"),
+            ("/a/*/c", "/a/b"),
+            ("/**/*.rs", "/a/b"),
+            ("/{etc,a/b}/*.rs", "/a/b"),
+            ("/a/[b]/*.rs", "/a/b"),
+            ("/etc/*", "/"),
+        ] {
+            assert_eq!(never_matches(glob, Path::new(root)), None, "{glob} in {root}");
+        }
     }
 
     #[tokio::test]

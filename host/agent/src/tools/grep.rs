@@ -82,10 +82,12 @@ impl Grep {
     async fn execute(&self, call: ToolCallContext) -> Result<ToolOutput, ToolFailure> {
         let args: Args = args::parse(call.args)?;
         let text = args.path.clone().unwrap_or_else(|| ".".to_owned());
+        let root = self.paths.canonical(&call.cwd, &text)?;
+        let glob = args.glob.as_deref();
         let search = Search {
-            root: self.paths.canonical(&call.cwd, &text)?,
+            filter: glob.map(|glob| PathGlob::new(glob, &root)).transpose()?,
+            root,
             cwd: self.paths.canonical(&call.cwd, ".")?,
-            filter: args.glob.as_deref().map(PathGlob::new).transpose()?,
             matcher: matcher(&args)?,
             context: args.context.unwrap_or(0).min(MAX_LINES),
             limit: args.limit.unwrap_or(DEFAULT_LIMIT),

@@ -1,12 +1,13 @@
 //! Whole-file writes, one at a time per file.
 
 use std::collections::HashMap;
-use std::fs::{self, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
 
+use tempfile::NamedTempFile;
 use tokio::sync::OwnedMutexGuard;
 
 type FileLock = tokio::sync::Mutex<()>;
@@ -55,9 +56,7 @@ fn try_replace(path: &Path, old: Option<&fs::Metadata>, content: &[u8]) -> io::R
     if old.is_some_and(|old| old.nlink() > 1 || old.permissions().readonly()) {
         return Ok(false);
     }
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".wharf-").permissions(Permissions::from_mode(0o666));
-    let mut file = match builder.tempfile_in(directory) {
+    let mut file = match temporary_file(directory) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(false),
         Err(error) => return Err(error),
@@ -69,15 +68,29 @@ fn try_replace(path: &Path, old: Option<&fs::Metadata>, content: &[u8]) -> io::R
         }
         file.as_file().set_permissions(old.permissions())?;
     }
-    file.write_all(content)?;
+    file.as_file_mut().write_all(content)?;
     file.as_file().sync_data()?;
     file.persist(path).map_err(|error| error.error)?;
     Ok(true)
 }
 
+/// An error is that of the system alone: `tempfile` adds a name that nobody asked for.
+fn temporary_file(directory: &Path) -> io::Result<NamedTempFile> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o666);
+    let mut code = None;
+    let made = tempfile::Builder::new().prefix(".wharf-").make_in(directory, |path| {
+        options.open(path).inspect_err(|error| code = error.raw_os_error())
+    });
+    made.map_err(|error| code.map_or_else(|| error.kind().into(), io::Error::from_raw_os_error))
+}
+
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -106,6 +119,21 @@ mod tests {
         let socket = dir.path().join("socket");
         let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         assert!(save(&socket, b"x").is_err());
+    }
+
+    #[test]
+    fn errors_do_not_name_the_temporary_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let absent = dir.path().join("absent");
+        // What cannot be made there: a folder that does not exist, and what is no folder.
+        let file = dir.path().join("file");
+        fs::write(&file, "").unwrap();
+        for (parent, code) in
+            [(&absent, rustix::io::Errno::NOENT), (&file, rustix::io::Errno::NOTDIR)]
+        {
+            let error = try_replace(&parent.join("asked"), None, b"x").unwrap_err();
+            assert_eq!(error.to_string(), io::Error::from(code).to_string());
+        }
     }
 
     #[tokio::test]

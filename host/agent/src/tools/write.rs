@@ -144,9 +144,16 @@ mod tests {
             let error = bench.error("write", json!({"path": path, "content": "x"})).await;
             assert!(error.starts_with("failed to write"), "{error}");
         }
+        // The schema refuses it before.
+        let call = bench.call(&json!({"path": "", "content": "x"}));
+        let error = bench.tool("write").run(call).await.unwrap_err();
+        assert!(error.message.starts_with("failed to write"), "{error:?}");
         bench.file("file", "");
         let error = bench.error("write", json!({"path": "file/below", "content": "x"})).await;
         assert!(error.contains("file/below"), "{error}");
+        // Nobody can make a file there.
+        let error = bench.error("write", json!({"path": "/proc/asked", "content": "x"})).await;
+        assert!(error.contains("/proc/asked: ") && !error.contains(".wharf-"), "{error}");
     }
 
     #[tokio::test]

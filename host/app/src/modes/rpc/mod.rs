@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use wharf_agent::Agent;
 use wharf_agent::hooks::Hooks;
 use wharf_agent::output::AgentOutput;
@@ -26,7 +27,7 @@ use crate::dialogs::Dialogs;
 use crate::front::{Front, Wakeup};
 use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, sleep_until};
 use crate::signals::Signals;
-use crate::stdout::Stdout;
+use crate::stdout::{self, Stdout};
 use crate::updates::{UpdateForm, Updates};
 use crate::wiring::{self, Wired};
 use crate::{report, stdin};
@@ -34,6 +35,11 @@ use crate::{report, stdin};
 /// After the agent is idle at the end of the input, extension commands that still
 /// run get this long.
 const COMMAND_GRACE: Duration = Duration::from_secs(10);
+
+/// After the end of the input, how often it is looked whether standard output still has a
+/// reader: a client that died has closed both, and a run that prints nothing would not
+/// find out.
+const READER_CHECK: Duration = Duration::from_millis(500);
 
 /// Wakeups handled in one go before the input is looked at again.
 const BURST: usize = 128;
@@ -133,6 +139,9 @@ impl Rpc {
         mut inputs: Inputs,
         signals: &mut Signals,
     ) -> anyhow::Result<ExitCode> {
+        // Kept over the turns of the loop: what happens more often must not put it off.
+        let mut reader_check = tokio::time::interval(READER_CHECK);
+        reader_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while self.stage != Stage::Done {
             let due = self.updates.due();
             let reading = self.stage == Stage::Serving && self.out.has_room_for_responses();
@@ -150,7 +159,11 @@ impl Rpc {
                     self.drain(&mut inputs.wakeups, before);
                     match frame {
                         Some(frame) => self.frame(frame),
-                        None => self.input_ended(),
+                        None => {
+                            // A client that is done may close both at once: not yet a fault.
+                            reader_check.reset();
+                            self.input_ended();
+                        }
                     }
                 }
                 () = inputs.registered.changed(), if !self.waiting_for_commands.is_empty() => {
@@ -158,6 +171,12 @@ impl Rpc {
                 }
                 () = sleep_until(due), if due.is_some() && self.out.has_room() => {
                     self.updates.flush(&self.out);
+                }
+                _ = reader_check.tick(), if self.stage == Stage::Draining => {
+                    if stdout::reader_is_gone() {
+                        report::error(OUTPUT_GONE);
+                        return Ok(self.end_now(1, inputs).await);
+                    }
                 }
                 () = self.out.changed() => {
                     if self.out.is_closed() {
