@@ -1,12 +1,13 @@
 //! Runs in a few words a line, for golden transcripts of what happens in which order,
 //! and what always holds of a process's events and of its session file.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 use wharf_tests::llm::{Api, LlmServer};
 use wharf_tests::{Env, SessionFile, Wharf};
 
+pub(crate) use crate::lab::{session_path as session_file, state};
 use crate::order::{assert_documented_order, text_of};
 
 /// One line an event. Left out: responses, updates, and the starts of messages that end
@@ -193,14 +194,6 @@ pub(crate) fn assert_stored(file: &Path, lines: &[Value]) -> SessionFile {
     }
     assert_eq!(session.messages(), told, "{}", file.display());
     session
-}
-
-pub(crate) fn state(wharf: &mut Wharf) -> Value {
-    wharf.data(json!({"type": "get_state"}))
-}
-
-pub(crate) fn session_file(wharf: &mut Wharf) -> PathBuf {
-    PathBuf::from(state(wharf)["sessionFile"].as_str().unwrap())
 }
 
 pub(crate) fn get_messages(wharf: &mut Wharf) -> Vec<Value> {

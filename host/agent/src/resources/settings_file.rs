@@ -42,8 +42,7 @@ impl SettingsFile {
     }
 
     /// Applies `change` to what the file holds now, and writes the file if it made a
-    /// difference. Keys keep their order; use [`remove_path`] to keep that of the others
-    /// when one goes. Waits for other writers; blocks.
+    /// difference. Keys keep their order. Waits for other writers; blocks.
     ///
     /// # Errors
     /// The file is there and is no JSON object, or it cannot be read or written. It then
@@ -101,16 +100,6 @@ pub fn set_path(object: &mut Map<String, Value>, path: &[&str], value: Value) {
         holder = inner;
     }
     holder.insert((*key).to_owned(), value);
-}
-
-/// Removes the value at `path`, and keeps the order of the other keys.
-pub fn remove_path(object: &mut Map<String, Value>, path: &[&str]) -> Option<Value> {
-    let (key, groups) = path.split_last()?;
-    let mut holder = object;
-    for group in groups {
-        holder = holder.get_mut(*group)?.as_object_mut()?;
-    }
-    holder.shift_remove(*key)
 }
 
 fn failed<'a>(
@@ -379,22 +368,6 @@ mod tests {
         ] {
             let mut object = before.as_object().unwrap().clone();
             set_path(&mut object, path, json!(1));
-            assert_eq!(Value::Object(object).to_string(), after.to_string(), "{path:?}");
-        }
-    }
-
-    #[test]
-    fn values_are_removed_and_the_order_stays() {
-        for (path, removed, after) in [
-            (&["a"][..], Some(json!(1)), json!({"b": {"x": 2, "y": 3, "z": 4}, "c": 5, "d": 6})),
-            (&["b", "x"], Some(json!(2)), json!({"a": 1, "b": {"y": 3, "z": 4}, "c": 5, "d": 6})),
-            (&["b", "q"], None, json!({"a": 1, "b": {"x": 2, "y": 3, "z": 4}, "c": 5, "d": 6})),
-            (&["c", "x"], None, json!({"a": 1, "b": {"x": 2, "y": 3, "z": 4}, "c": 5, "d": 6})),
-            (&[], None, json!({"a": 1, "b": {"x": 2, "y": 3, "z": 4}, "c": 5, "d": 6})),
-        ] {
-            let before = json!({"a": 1, "b": {"x": 2, "y": 3, "z": 4}, "c": 5, "d": 6});
-            let mut object = before.as_object().unwrap().clone();
-            assert_eq!(remove_path(&mut object, path), removed);
             assert_eq!(Value::Object(object).to_string(), after.to_string(), "{path:?}");
         }
     }
