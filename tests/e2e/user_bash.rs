@@ -320,6 +320,23 @@ fn two_commands_run_at_once_and_both_are_aborted() {
 }
 
 #[test]
+fn whoever_has_an_answer_finds_its_message() {
+    let env = Env::new();
+    let mut wharf = start(&env);
+    for round in 1..=5 {
+        let lines: String = (0..20)
+            .map(|id| format!("{}\n", json!({"id": id, "type": "bash", "command": "true"})))
+            .collect();
+        wharf.send_raw(lines.as_bytes());
+        for _ in 0..20 {
+            let response = wharf.wait_for("an answer", |line| line["command"] == "bash");
+            assert_eq!(response["data"]["exitCode"], 0);
+        }
+        assert_eq!(messages(&mut wharf).len(), round * 20);
+    }
+}
+
+#[test]
 fn the_model_reads_the_output_with_the_next_prompt() {
     for api in Api::ALL {
         let server = LlmServer::start();

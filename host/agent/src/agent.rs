@@ -94,6 +94,8 @@ pub(crate) struct Inner {
     /// Held by the run that may emit; the next run waits for it, so that one
     /// run's `agent_end` leaves before the next one's `agent_start`.
     pub(crate) stage: Arc<tokio::sync::Mutex<()>>,
+    /// Held while a person's command is being recorded.
+    pub(crate) recording_commands: tokio::sync::Mutex<()>,
     /// Held while a session is being switched.
     pub(crate) switching: tokio::sync::Mutex<()>,
     pub(crate) idle: watch::Sender<bool>,
@@ -263,6 +265,7 @@ impl Agent {
                 settings_file: options.settings_file.map(Arc::new),
                 names_sessions: options.names_sessions,
                 stage: Arc::default(),
+                recording_commands: tokio::sync::Mutex::new(()),
                 switching: tokio::sync::Mutex::new(()),
                 idle: watch::Sender::new(true),
                 ending: AtomicUsize::new(0),

@@ -137,6 +137,7 @@ impl HostApi for Agent {
                     // In its place between runs, never inside one.
                     let _stage = agent.inner.stage.lock().await;
                     agent.record(AgentMessage::Custom(message), &mut Messages::new()).await;
+                    agent.take_in_command_results().await;
                 });
             }
         }

@@ -109,6 +109,8 @@ impl Agent {
     /// Between a call and its result nothing may stand, nor between a compaction and what
     /// it has summarised: while a run or a compaction has the stage, the result waits.
     async fn record_command(&self, message: BashExecutionMessage) {
+        // One at a time: two that end together must not find the stage taken by each other.
+        let _one = self.inner.recording_commands.lock().await;
         self.state().command_results.push(message);
         // Whoever has it takes the results in, at the next place where they may stand.
         if let Ok(_stage) = self.inner.stage.try_lock() {
