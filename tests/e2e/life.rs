@@ -260,6 +260,27 @@ fn a_client_that_dies_ends_a_silent_run() {
     wait_gone(&sleep);
 }
 
+#[test]
+fn a_reader_that_dies_ends_a_silent_one_shot_run() {
+    for mode in ["json", "text"] {
+        let env = Env::new();
+        let command = bash("echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 1000");
+        let model = env.script(&[command, says("never")]);
+        let mut child = env
+            .command()
+            .args(["--mode", mode, "--model", &model, "go", "and go on"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let sleep = read_pid(&env.project().join("pid"));
+        drop(child.stdout.take());
+        assert_eq!(wait_end(&mut child), Some(1), "{mode}");
+        wait_gone(&sleep);
+    }
+}
+
 /// The end of the input alone is no such death: a file has no reader to lose.
 #[test]
 fn a_silent_run_goes_on_while_its_output_is_kept() {

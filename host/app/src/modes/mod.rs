@@ -12,6 +12,11 @@ pub(crate) const FLUSH_GRACE: Duration = Duration::from_secs(30);
 /// clients send SIGKILL after a second.
 const SIGNAL_GRACE: Duration = Duration::from_millis(250);
 
+/// How often it is looked whether standard output still has a reader, where nothing else
+/// would tell: a client that died has closed everything, and a run that prints nothing
+/// would not find out.
+const READER_CHECK: Duration = Duration::from_millis(500);
+
 /// The name and the arguments of a message that may call an extension's command.
 fn slash_command(message: &str) -> Option<(&str, &str)> {
     let rest = message.strip_prefix('/')?;

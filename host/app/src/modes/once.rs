@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
 use wharf_agent::hooks::{CommandLookup, Hooks, InputSource};
 use wharf_agent::output::AgentOutput;
 use wharf_agent::ui::NoUi;
@@ -17,11 +18,13 @@ use wharf_session::Session;
 use crate::cli::{RunArgs, UiForm};
 use crate::front::{Front, Wakeup};
 use crate::modes::rpc::{OUTPUT_GONE, session_diagnostic};
-use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, shell_command, slash_command, sleep_until};
+use crate::modes::{
+    FLUSH_GRACE, READER_CHECK, SIGNAL_GRACE, shell_command, slash_command, sleep_until,
+};
 use crate::prompt_files::{self, Prompts};
 use crate::report;
 use crate::signals::Signals;
-use crate::stdout::Stdout;
+use crate::stdout::{self, Stdout};
 use crate::updates::{UpdateForm, Updates};
 use crate::wiring::{self, Wired};
 
@@ -69,6 +72,8 @@ struct Once {
     out: Stdout,
     printer: Printer,
     failed: bool,
+    /// Nobody reads standard output any more.
+    reader_gone: bool,
 }
 
 impl Once {
@@ -77,7 +82,8 @@ impl Once {
         let out = Stdout::start()?;
         let (front, wakeups) = Front::new();
         let Wired { agent, hooks, .. } = wiring::build(args, Arc::new(NoUi), &front).await?;
-        let mut once = Self { agent, hooks, wakeups, front, out, printer, failed: false };
+        let mut once =
+            Self { agent, hooks, wakeups, front, out, printer, failed: false, reader_gone: false };
         if let Printer::Json { .. } = once.printer {
             once.out.json(once.agent.session().header());
         }
@@ -94,7 +100,7 @@ impl Once {
         let mut images = prompts.images;
         for text in prompts.texts {
             let served = match self.prompt(text, std::mem::take(&mut images)).await {
-                Ok(()) if self.out.is_closed() => Err(OUTPUT_GONE.to_owned()),
+                Ok(()) if self.out.is_closed() || self.reader_gone => Err(OUTPUT_GONE.to_owned()),
                 served => served,
             };
             if let Err(problem) = served {
@@ -160,6 +166,10 @@ impl Once {
     /// Prints what happens until `work` is done, and what had happened by then.
     async fn print_until<T>(&mut self, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
+        // Its first tick is at once, and of no use.
+        let mut reader_check = tokio::time::interval(READER_CHECK);
+        reader_check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        reader_check.reset();
         let result = loop {
             let due = match &self.printer {
                 Printer::Json { updates, .. } => updates.due(),
@@ -178,6 +188,12 @@ impl Once {
                 () = sleep_until(due), if due.is_some() && room => {
                     if let Printer::Json { updates, .. } = &mut self.printer {
                         updates.flush(&self.out);
+                    }
+                }
+                _ = reader_check.tick(), if !self.reader_gone => {
+                    if stdout::reader_is_gone() {
+                        self.reader_gone = true;
+                        self.agent.abort();
                     }
                 }
                 result = &mut work => break result,

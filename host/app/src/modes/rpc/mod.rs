@@ -25,7 +25,7 @@ use wharf_protocol::{Command, Event, Response, RpcCommand};
 use crate::cli::{RunArgs, UiForm};
 use crate::dialogs::Dialogs;
 use crate::front::{Front, Wakeup};
-use crate::modes::{FLUSH_GRACE, SIGNAL_GRACE, sleep_until};
+use crate::modes::{FLUSH_GRACE, READER_CHECK, SIGNAL_GRACE, sleep_until};
 use crate::signals::Signals;
 use crate::stdout::{self, Stdout};
 use crate::updates::{UpdateForm, Updates};
@@ -35,11 +35,6 @@ use crate::{report, stdin};
 /// After the agent is idle at the end of the input, extension commands that still
 /// run get this long.
 const COMMAND_GRACE: Duration = Duration::from_secs(10);
-
-/// After the end of the input, how often it is looked whether standard output still has a
-/// reader: a client that died has closed both, and a run that prints nothing would not
-/// find out.
-const READER_CHECK: Duration = Duration::from_millis(500);
 
 /// Wakeups handled in one go before the input is looked at again.
 const BURST: usize = 128;
