@@ -350,7 +350,7 @@ fn any_image() -> impl Strategy<Value = DynamicImage> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 20, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 5, max_shrink_iters: 20, ..ProptestConfig::default() })]
 
     #[test]
     fn whatever_goes_in_what_comes_out_is_within_the_limits(
