@@ -370,7 +370,7 @@ impl Rpc {
         });
     }
 
-    /// The same, and what must keep its place waits for it.
+    /// Answers when the switch is made; what is meant for the session after it waits.
     fn switch(&mut self, response: impl Future<Output = Response> + Send + 'static) {
         self.deferred += 1;
         self.switching = true;
