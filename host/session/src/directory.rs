@@ -1,10 +1,11 @@
 //! Where session files lie and what they are called. Knows nothing of entries.
 
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read};
+use std::fs::{self, DirEntry, Metadata};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
-use crate::header::FoundHeader;
+use crate::listing::summary::read_header;
 
 /// A store of session files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,10 +16,15 @@ pub enum SessionDir {
     Flat(PathBuf),
 }
 
-/// Headers are a few hundred bytes; a first line longer than this (bytes) is none.
-const MAX_HEADER: u64 = 64 * 1024;
-
 impl SessionDir {
+    /// What all sessions are below.
+    pub fn root(&self) -> &Path {
+        match self {
+            Self::Nested(root) => root,
+            Self::Flat(dir) => dir,
+        }
+    }
+
     /// The folder for sessions of `cwd`.
     pub fn folder(&self, cwd: &Path) -> PathBuf {
         match self {
@@ -28,36 +34,99 @@ impl SessionDir {
     }
 
     /// The session file of `cwd` that was written last. Two directories may share a
-    /// folder (`/a/b` and `/a-b`), so the header decides.
+    /// folder (`/a/b` and `/a-b`), so the header decides; a subagent's is nothing to go
+    /// on with.
     pub(crate) fn most_recent(&self, cwd: &Path) -> io::Result<Option<PathBuf>> {
-        let listing = match fs::read_dir(self.folder(cwd)) {
-            Ok(listing) => listing,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut files = Vec::new();
-        for item in listing {
-            let path = item?.path();
-            if path.extension().is_some_and(|extension| extension == "jsonl")
-                // A file may vanish meanwhile.
-                && let Ok(metadata) = fs::metadata(&path)
-                && metadata.is_file()
-            {
-                files.push((metadata.modified()?, path));
-            }
-        }
-        files.sort_unstable();
-        Ok(files.into_iter().rev().map(|(_, path)| path).find(|path| belongs_to(path, cwd)))
+        let mut files = session_files(&self.folder(cwd))?.files;
+        files.sort_unstable_by(|a, b| (a.modified, &a.path).cmp(&(b.modified, &b.path)));
+        Ok(files.into_iter().rev().map(|file| file.path).find(|path| {
+            read_header(path)
+                .ok()
+                .flatten()
+                .is_some_and(|header| !header.subagent && is_same_cwd(Path::new(&header.cwd), cwd))
+        }))
     }
 }
 
-fn belongs_to(path: &Path, cwd: &Path) -> bool {
-    let mut line = String::new();
-    File::open(path)
-        .and_then(|file| BufReader::new(file.take(MAX_HEADER)).read_line(&mut line))
-        .is_ok()
-        && FoundHeader::parse(line.trim_start_matches('\u{feff}').trim_end(), path)
-            .is_some_and(|found| found.header.cwd == cwd)
+/// A file that may be a session.
+#[derive(Debug)]
+pub(crate) struct SessionFile {
+    pub(crate) path: PathBuf,
+    pub(crate) metadata: Metadata,
+    pub(crate) modified: SystemTime,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct FoundFiles {
+    pub(crate) files: Vec<SessionFile>,
+    /// Those that can't be looked at, and why.
+    pub(crate) problems: Vec<(PathBuf, String)>,
+}
+
+impl FoundFiles {
+    /// Adds the file if it may be a session.
+    pub(crate) fn look_at(&mut self, item: &DirEntry) {
+        let path = item.path();
+        if path.extension().is_none_or(|extension| extension != EXTENSION) {
+            return;
+        }
+        // Faster than by its path, but of a link it tells of the link.
+        let metadata = match item.file_type() {
+            Ok(kind) if !kind.is_symlink() => item.metadata(),
+            _ => fs::metadata(&path),
+        };
+        match metadata.and_then(|metadata| Ok((metadata.modified()?, metadata))) {
+            Ok((modified, metadata)) => {
+                if metadata.is_file() {
+                    self.files.push(SessionFile { path, metadata, modified });
+                }
+            }
+            // A file may vanish meanwhile.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => self.problems.push((path, error.to_string())),
+        }
+    }
+}
+
+/// What writers of the format call their files; copies that are kept beside them
+/// (`.jsonl.torn`, `.jsonl.v1.bak`) and locks have other endings.
+pub(crate) const EXTENSION: &str = "jsonl";
+
+/// The files directly in `folder`; none where there is no folder.
+pub(crate) fn session_files(folder: &Path) -> io::Result<FoundFiles> {
+    let mut found = FoundFiles::default();
+    for item in read_folder(folder)? {
+        found.look_at(&item?);
+    }
+    Ok(found)
+}
+
+/// The folders directly in `root`; none where there is no root.
+pub(crate) fn subfolders(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for item in read_folder(root)? {
+        let item = item?;
+        // A link to a folder is one too.
+        if item.file_type()?.is_dir() || item.path().is_dir() {
+            folders.push(item.path());
+        }
+    }
+    folders.sort_unstable();
+    Ok(folders)
+}
+
+fn read_folder(folder: &Path) -> io::Result<impl Iterator<Item = io::Result<DirEntry>>> {
+    match fs::read_dir(folder) {
+        Ok(listing) => Ok(Some(listing).into_iter().flatten()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None.into_iter().flatten()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a header's working directory is `cwd`. Headers hold names that are no
+/// UTF-8 with replacements.
+pub(crate) fn is_same_cwd(of_header: &Path, cwd: &Path) -> bool {
+    of_header == cwd || of_header == Path::new(&*cwd.to_string_lossy())
 }
 
 /// `/home/me/project` -> `--home-me-project--`

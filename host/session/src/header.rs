@@ -34,7 +34,7 @@ pub struct SessionHeader {
 }
 
 /// A directory name that is no UTF-8 must not keep a session from being written.
-fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn lossy<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
 }
 
@@ -49,7 +49,7 @@ impl SessionHeader {
     pub(crate) fn new(cwd: &Path, options: SessionOptions) -> Self {
         Self {
             version: FORMAT_VERSION,
-            id: Uuid::new_v4().to_string(),
+            id: Self::new_id(),
             timestamp: Timestamp::now(),
             cwd: cwd.to_owned(),
             agent_type: options.agent_type,
@@ -57,18 +57,16 @@ impl SessionHeader {
         }
     }
 
+    pub(crate) fn new_id() -> String {
+        Uuid::new_v4().to_string()
+    }
+
     /// For a file whose header is lost: what its name, `<timestamp>_<uuid>.jsonl`, tells.
     pub(crate) fn from_file_name(path: &Path) -> Self {
         let mut header = Self::new(Path::new(""), SessionOptions::default());
-        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        if let Some((time, id)) = stem.rsplit_once('_') {
-            if Uuid::try_parse(id).is_ok() {
-                header.id = id.to_owned();
-            }
-            if let Some(timestamp) = parse_file_time(time) {
-                header.timestamp = timestamp;
-            }
-        }
+        let (id, timestamp) = told_by_file_name(path);
+        header.id = id.unwrap_or(header.id);
+        header.timestamp = timestamp.unwrap_or(header.timestamp);
         header
     }
 
@@ -80,8 +78,20 @@ impl SessionHeader {
 
     /// `2024-12-03T14-00-00-000Z_<uuid>.jsonl`
     pub(crate) fn file_name(&self) -> String {
-        format!("{}_{}.jsonl", self.timestamp.to_string().replace([':', '.'], "-"), self.id)
+        self.file_name_at(self.timestamp)
     }
+
+    /// As [`file_name`](Self::file_name), for a file that is made later than the session.
+    pub(crate) fn file_name_at(&self, time: Timestamp) -> String {
+        format!("{}_{}.jsonl", time.to_string().replace([':', '.'], "-"), self.id)
+    }
+}
+
+/// The id and the time of creation in `<timestamp>_<uuid>.jsonl`.
+pub(crate) fn told_by_file_name(path: &Path) -> (Option<String>, Option<Timestamp>) {
+    let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+    let Some((time, id)) = stem.rsplit_once('_') else { return (None, None) };
+    (Uuid::try_parse(id).is_ok().then(|| id.to_owned()), parse_file_time(time))
 }
 
 fn parse_file_time(text: &str) -> Option<Timestamp> {

@@ -1,24 +1,37 @@
 //! The session store: append-only JSONL files whose entries form a tree.
 //!
 //! Here are the entries, the tree with its leaf, the one writer thread per
-//! session, the reading of older and of damaged files, and the context that a
-//! branch gives a model. Not here: the agent, RPC shapes, providers, settings.
+//! session, the reading of older and of damaged files, the context that a branch
+//! gives a model, and the store as a whole: listing, finding, forking, deleting, cost.
+//! Not here: the agent, RPC shapes, providers, settings.
 //!
 //! Invariants:
 //! - A file is only appended to, in whole lines. The one exception is a file that
 //!   is no valid version 3 file: its first append replaces it and keeps a copy.
 //! - Opening a file writes nothing.
+//! - One process at a time writes a file, and only while the file is the one that has
+//!   the session's entries: a file that was deleted is written again, one that was
+//!   replaced or cut is left alone, and the session goes on in a new one.
 //! - Whatever is not understood is kept as it stands in the file.
 
 mod context;
+mod daily_cost;
+mod delete;
 mod directory;
+mod durability;
 mod entry;
 mod error;
+mod find;
+mod fork;
 mod header;
 mod json;
+mod listing;
 mod load;
+mod lock;
 mod migrate;
+mod notice;
 mod scan;
+mod shared;
 mod store;
 mod timestamp;
 mod tree;
@@ -26,13 +39,20 @@ mod warning;
 mod writer;
 
 pub use context::SessionContext;
+pub use daily_cost::{CostToday, DailyCost};
+pub use delete::{DeleteMethod, delete};
 pub use directory::SessionDir;
+pub use durability::Durability;
 pub use entry::{
     BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, EntryId,
     EntryKind, EntryType, LabelEntry, ModelChangeEntry, SessionInfoEntry, ThinkingLevelChangeEntry,
 };
-pub use error::{OpenError, UnknownEntry, WriteError};
+pub use error::{
+    DeleteError, FindError, ForkError, ListError, LockError, OpenError, UnknownEntry, WriteError,
+};
 pub use header::{FORMAT_VERSION, SessionHeader, SessionOptions};
+pub use listing::{Listing, Progress, SessionIndex, SessionInfo};
+pub use notice::Notice;
 pub use store::Session;
 pub use timestamp::Timestamp;
 pub use tree::TreeNode;

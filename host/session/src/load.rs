@@ -14,7 +14,7 @@ use crate::migrate::{assigned_id, migrate};
 use crate::scan::{Envelope, OBJECT_START, ParentField, scan, trim};
 use crate::tree::{Index, Parent, Tree};
 use crate::warning::{WarningKind, Warnings};
-use crate::writer::{Replacement, TornTail};
+use crate::writer::{Replacement, Stamp, TornTail};
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -27,10 +27,12 @@ pub(crate) struct Loaded {
     pub(crate) replacement: Option<Replacement>,
     /// A last line that holds no whole entry.
     pub(crate) torn_tail: Option<TornTail>,
+    /// Which file it was, and how far it went.
+    pub(crate) stamp: Stamp,
 }
 
 pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
-    let bytes = read_regular(path)?;
+    let (bytes, stamp) = read_regular(path)?;
     let source_len = bytes.len() as u64;
     let last_line = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end as u64 + 1);
     let mut warnings = Warnings::default();
@@ -100,12 +102,12 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
             (false, _) => Some(".damaged.bak".to_owned()),
         },
     });
-    Ok(Loaded { header, tree, warnings, replacement, torn_tail })
+    Ok(Loaded { header, tree, warnings, replacement, torn_tail, stamp })
 }
 
 /// Reads the file. A FIFO or a device is refused: reading it could wait for ever, and
 /// the first append would put a file in its place.
-fn read_regular(path: &Path) -> Result<Vec<u8>, OpenError> {
+fn read_regular(path: &Path) -> Result<(Vec<u8>, Stamp), OpenError> {
     let fail = |error| OpenError::read(path, error);
     let mut options = fs::OpenOptions::new();
     options.read(true);
@@ -121,7 +123,8 @@ fn read_regular(path: &Path) -> Result<Vec<u8>, OpenError> {
     }
     let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
     file.read_to_end(&mut bytes).map_err(fail)?;
-    Ok(bytes)
+    let stamp = Stamp::new(&metadata, &bytes);
+    Ok((bytes, stamp))
 }
 
 /// Replaces bytes that are no UTF-8, so that they cost a character and not an entry.

@@ -9,16 +9,20 @@ use wharf_protocol::{AgentMessage, ThinkingLevel};
 
 use crate::context::SessionContext;
 use crate::directory::SessionDir;
+use crate::durability::Durability;
 use crate::entry::{
-    BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, EntryId,
-    EntryKind, EntryType, LabelEntry, ModelChangeEntry, SessionInfoEntry, ThinkingLevelChangeEntry,
+    BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, EntryBase,
+    EntryId, EntryKind, EntryType, LabelEntry, ModelChangeEntry, SessionInfoEntry, Slice,
+    ThinkingLevelChangeEntry,
 };
-use crate::error::{OpenError, UnknownEntry, WriteError};
+use crate::error::{LockError, OpenError, UnknownEntry, WriteError};
 use crate::header::{SessionHeader, SessionOptions};
 use crate::load::load;
+use crate::notice::Notice;
+use crate::shared::Shared;
 use crate::tree::{Tree, TreeNode};
 use crate::warning::Warnings;
-use crate::writer::{Receipt, Target, Writer};
+use crate::writer::{Lines, Receipt, Room, Snapshot, Start, Target, Writer};
 
 /// A handle; clones share the session. Every method but [`flush`](Self::flush) is
 /// synchronous and quick, and may be called from any thread. Dropping the last handle
@@ -26,16 +30,32 @@ use crate::writer::{Receipt, Target, Writer};
 ///
 /// An append makes its entry the leaf and queues its line; the [`Receipt`] tells
 /// when the line is in the file. Nobody has to wait for it.
+///
+/// One process at a time writes a session file. A session takes the file's lock with its
+/// first append, or with [`claim`](Self::claim), and keeps it until its last handle goes.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    header: SessionHeader,
-    file: Option<PathBuf>,
+    shared: Arc<Shared>,
     warnings: Warnings,
-    state: Mutex<State>,
+    /// The writer thread has a weak one.
+    state: Arc<Mutex<State>>,
+}
+
+/// Ends the writer while the tree, which it may need for its last lines, is still there.
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let output = std::mem::replace(&mut lock(&self.state).output, Output::Nowhere);
+        drop(output);
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Whoever panicked left the tree whole: it is only ever added to.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct State {
@@ -48,7 +68,7 @@ enum Output {
     Nowhere,
     /// No file is touched yet: `lines` wait for the first message.
     Waiting {
-        target: Target,
+        start: Start,
         lines: Vec<Arc<String>>,
     },
     Writing(Writer),
@@ -59,8 +79,8 @@ impl Session {
     pub fn create(dir: &SessionDir, cwd: &Path, options: SessionOptions) -> Self {
         let header = SessionHeader::new(cwd, options);
         let file = dir.folder(cwd).join(header.file_name());
-        let target = Target::New(header.clone());
-        let output = Output::Waiting { target, lines: Vec::new() };
+        let start = Start { target: Target::New(header.clone()), stamp: None };
+        let output = Output::Waiting { start, lines: Vec::new() };
         Self::assemble(header, Some(file), Tree::default(), output, Warnings::default())
     }
 
@@ -74,20 +94,94 @@ impl Session {
         let loaded = load(path)?;
         let target =
             loaded.replacement.map_or(Target::Existing(loaded.torn_tail), Target::Replaced);
-        let output = Output::Waiting { target, lines: Vec::new() };
+        let start = Start { target, stamp: Some(loaded.stamp) };
+        let output = Output::Waiting { start, lines: Vec::new() };
         let file = Some(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()));
         Ok(Self::assemble(loaded.header, file, loaded.tree, output, loaded.warnings))
     }
 
-    /// Opens the session of `cwd` that was written last, or makes a new one.
+    /// As [`open`](Self::open), for a session that is to be written: takes the file's lock,
+    /// and what is read is the file as it is under that lock.
     ///
     /// # Errors
-    /// If the folder or that session can't be read.
+    /// Those of [`open`](Self::open); if another live process writes the file.
+    pub fn open_to_write(path: &Path) -> Result<Self, OpenError> {
+        /// Of a file that somebody without a lock changes all the time.
+        const ATTEMPTS: usize = 8;
+        // Read first: nothing is made beside a file that is no session.
+        let mut session = Self::open(path)?;
+        for _ in 1..ATTEMPTS {
+            match session.claim() {
+                // The old handle keeps nothing: the file is read under the lock.
+                Err(LockError::Changed { .. }) => session = Self::open(path)?,
+                result => return Ok(result.map(|()| session)?),
+            }
+        }
+        session.claim()?;
+        Ok(session)
+    }
+
+    /// Takes the lock of the session's file now, not with the first append; without a file
+    /// it does nothing. Waits a fraction of a second at most.
+    ///
+    /// # Errors
+    /// If another live process has it, or the file is no longer what was read: open it
+    /// again then.
+    pub fn claim(&self) -> Result<(), LockError> {
+        let stamp = match &self.state().output {
+            Output::Nowhere => return Ok(()),
+            Output::Waiting { start, .. } => match (&start.target, &start.stamp) {
+                (Target::New(_), _) => return Ok(()),
+                (_, stamp) => stamp.clone(),
+            },
+            // The writer looks after the file from its first line on.
+            Output::Writing(_) => None,
+        };
+        let shared = &self.inner.shared;
+        shared.hold_lock()?;
+        if stamp.is_some_and(|stamp| !stamp.is_whole_of(shared.path())) {
+            shared.release_lock();
+            return Err(LockError::Changed { path: shared.path().to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Lets others write the file, for a session that is done with while handles of it may
+    /// live on: [`flush`](Self::flush) it first. Another append takes the lock again.
+    pub fn release(&self) {
+        self.inner.shared.release_lock();
+    }
+
+    /// The pid of the live process that writes the session file at `path`, if there is one;
+    /// it may be this one.
+    pub fn owner(path: &Path) -> Option<u32> {
+        crate::lock::owner(path)
+    }
+
+    /// Opens the session of `cwd` that was written last, to write it, or makes a new one.
+    ///
+    /// # Errors
+    /// If the folder or that session can't be read, or another live process writes it.
     pub fn continue_recent(dir: &SessionDir, cwd: &Path) -> Result<Self, OpenError> {
         match dir.most_recent(cwd) {
-            Ok(Some(path)) => Self::open(&path),
+            Ok(Some(path)) => Self::open_to_write(&path),
             Ok(None) => Ok(Self::create(dir, cwd, SessionOptions::default())),
             Err(source) => Err(OpenError::Read { path: dir.folder(cwd), source }),
+        }
+    }
+
+    /// Keeps the session in another directory. Only as long as it has no file: false, and
+    /// nothing happens, where it has one already or is in memory.
+    pub fn relocate(&self, dir: &SessionDir) -> bool {
+        let state = self.state();
+        match &state.output {
+            Output::Waiting { start, .. } if matches!(start.target, Target::New(_)) => {
+                let header = self.header();
+                let path = dir.folder(&header.cwd).join(header.file_name());
+                self.inner.shared.relocate(path, header.clone());
+                true
+            }
+            _ => false,
         }
     }
 
@@ -104,30 +198,39 @@ impl Session {
         output: Output,
         warnings: Warnings,
     ) -> Self {
-        let state = Mutex::new(State { tree, output });
-        Self { inner: Arc::new(Inner { header, file, warnings, state }) }
+        let state = Arc::new(Mutex::new(State { tree, output }));
+        let shared = Arc::new(Shared::new(file, header));
+        Self { inner: Arc::new(Inner { shared, warnings, state }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked left the tree whole: it is only ever added to.
-        self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.state)
     }
 
     pub fn id(&self) -> &str {
-        &self.inner.header.id
+        &self.header().id
     }
 
     pub fn header(&self) -> &SessionHeader {
-        &self.inner.header
+        &self.inner.shared.place().header
     }
 
     pub fn cwd(&self) -> &Path {
-        &self.inner.header.cwd
+        &self.header().cwd
     }
 
     /// Where the session is stored, or will be with its first message; `None` in memory.
+    ///
+    /// It may change with any append, see [`Notice::Moved`]; with it may the
+    /// [`id`](Self::id), if the old file still has that one.
     pub fn file(&self) -> Option<&Path> {
-        self.inner.file.as_deref()
+        self.inner.shared.place().path.as_deref()
+    }
+
+    /// What happened to the file since this was called last. What an append brought about is
+    /// here when its receipt resolves.
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.inner.shared.take_notices()
     }
 
     /// What was wrong with the file when it was opened.
@@ -274,18 +377,18 @@ impl Session {
         let body = kind.to_body();
         let mut state = self.state();
         state.tree.set_leaf(parent)?;
-        Ok(self.append_locked(&mut state, kind, body))
+        Ok(self.append_locked(state, kind, body))
     }
 
     fn append(&self, kind: EntryKind) -> (EntryId, Receipt) {
         // Serialised before the lock is taken: a message may hold megabytes.
         let body = kind.to_body();
-        self.append_locked(&mut self.state(), kind, body)
+        self.append_locked(self.state(), kind, body)
     }
 
     fn append_locked(
         &self,
-        state: &mut State,
+        mut state: MutexGuard<'_, State>,
         kind: EntryKind,
         body: Result<String, serde_json::Error>,
     ) -> (EntryId, Receipt) {
@@ -297,16 +400,62 @@ impl Session {
         };
         let (entry, line) = base.into_entry(kind, &body);
         let entry_type = entry.entry_type();
+        let place = state.tree.entries().len();
         state.tree.push(entry);
         // Still under the lock, so that the file has the order of the tree.
-        let receipt = match &self.inner.file {
-            Some(file) => state.output.write(file, line, entry_type),
-            None => Receipt::known(Ok(())),
-        };
+        let line = NewLine { line, entry_type, place };
+        let receipt = state.output.write(&self.inner, line);
+        let room = state.output.room();
+        // The writer thread may need the lock to go on.
+        drop(state);
+        if let Some(room) = room {
+            room.wait();
+        }
         (id, receipt)
     }
 
-    /// Resolves when everything appended so far is on the disk (fsync).
+    /// What a loss of power may cost; see [`Durability`].
+    pub fn set_durability(&self, durability: Durability) {
+        self.inner.shared.set_durability(durability);
+    }
+
+    /// Asks for everything appended so far to be forced onto the disk (fsync), for the end
+    /// of a turn. Nobody waits for it, not even the next append; an error comes with the
+    /// next receipt or [`flush`](Self::flush).
+    pub fn sync(&self) {
+        if let Output::Writing(writer) = &self.state().output {
+            writer.sync();
+        }
+    }
+
+    /// Adds an entry of another session below the leaf; `json` is its line, and names the
+    /// leaf as its parent.
+    pub(crate) fn adopt(&self, entry: &Entry, json: &str) {
+        let mut state = self.state();
+        let base = EntryBase {
+            id: entry.id().clone(),
+            parent_id: state.tree.leaf_id().cloned(),
+            timestamp: entry.timestamp(),
+        };
+        let line = Arc::new(format!("{json}\n"));
+        let json = Slice::new(&line, 0, json.len());
+        let place = state.tree.entries().len();
+        state.tree.push(base.into_loaded(entry.entry_type(), json));
+        let line = NewLine { line, entry_type: entry.entry_type(), place };
+        drop(state.output.write(&self.inner, line));
+    }
+
+    /// What was wrong with the file that this session was copied from. Call it before
+    /// the handle is cloned.
+    pub(crate) fn with_warnings(mut self, warnings: Warnings) -> Self {
+        if let Some(inner) = Arc::get_mut(&mut self.inner) {
+            inner.warnings = warnings;
+        }
+        self
+    }
+
+    /// Resolves when everything appended so far is on the disk (fsync), with
+    /// [`Durability::Never`] when it is in the file.
     ///
     /// # Errors
     /// If something couldn't be written. It is kept, and tried again with the next append
@@ -323,32 +472,55 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
-            .field("id", &self.inner.header.id)
-            .field("file", &self.inner.file)
+            .field("id", &self.id())
+            .field("file", &self.file())
             .finish_non_exhaustive()
     }
 }
 
+struct NewLine {
+    line: Arc<String>,
+    entry_type: EntryType,
+    /// Of the entry, among all of the session.
+    place: usize,
+}
+
 impl Output {
-    fn write(&mut self, file: &Path, line: Arc<String>, entry_type: EntryType) -> Receipt {
-        let (target, lines) = match self {
+    fn write(&mut self, inner: &Inner, new: NewLine) -> Receipt {
+        let NewLine { line, entry_type, place } = new;
+        let (start, lines) = match self {
             Self::Nowhere => return Receipt::known(Ok(())),
-            Self::Writing(writer) => return writer.append(vec![line]),
-            Self::Waiting { target, lines } => (target, lines),
+            Self::Writing(writer) => {
+                return writer.append(Lines { first: place, lines: vec![line] });
+            }
+            Self::Waiting { start, lines } => (start, lines),
         };
         lines.push(line);
         // No file exists before the first message of a new session.
-        if matches!(target, Target::New(_)) && entry_type != EntryType::Message {
+        if matches!(start.target, Target::New(_)) && entry_type != EntryType::Message {
             return Receipt::known(Ok(()));
         }
-        match Writer::spawn(file, target.clone()) {
+        let first = place + 1 - lines.len();
+        match Writer::spawn(&inner.shared, start.clone(), first, snapshot(&inner.state)) {
             // No thread to be had: the lines wait for the next append.
-            Err(error) => Receipt::known(Err(WriteError::io(file, error))),
+            Err(error) => Receipt::known(Err(WriteError::io(inner.shared.path(), error))),
             Ok(writer) => {
-                let receipt = writer.append(std::mem::take(lines));
+                let receipt = writer.append(Lines { first, lines: std::mem::take(lines) });
                 *self = Self::Writing(writer);
                 receipt
             }
         }
     }
+
+    fn room(&self) -> Option<Arc<Room>> {
+        match self {
+            Self::Writing(writer) => Some(writer.room()),
+            Self::Nowhere | Self::Waiting { .. } => None,
+        }
+    }
+}
+
+fn snapshot(state: &Arc<Mutex<State>>) -> Snapshot {
+    let state = Arc::downgrade(state);
+    Box::new(move || Some(lock(&*state.upgrade()?).tree.entries().cloned().collect()))
 }

@@ -31,6 +31,10 @@ impl Timestamp {
         }
     }
 
+    pub(crate) const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
     pub fn as_millis(self) -> i64 {
         self.0
     }
@@ -43,7 +47,7 @@ impl Timestamp {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Every value comes from a `jiff::Timestamp`, so it is in range.
+        // Every value comes from a `jiff::Timestamp` or a file's time, so it is in range.
         let time = jiff::Timestamp::from_millisecond(self.0).unwrap_or_default();
         write!(f, "{time:.3}")
     }

@@ -1,0 +1,59 @@
+//! Whole files: written beside their place, forced onto the disk, then renamed into it,
+//! so that a crash leaves the old state or the new one.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+
+use tempfile::NamedTempFile;
+
+use crate::durability::sync_folder;
+
+/// Bytes gathered for one write.
+const BUFFER: usize = 1 << 16;
+
+/// Creates the file at `path`; an error of kind `AlreadyExists` if there is one.
+pub(super) fn create_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<File> {
+    let folder = folder_of(path);
+    let file = prepare(folder, write)?.persist_noclobber(path)?;
+    sync_folder(folder);
+    Ok(file)
+}
+
+/// Puts a file in the place of the one at `path`; `before` is done when it is ready.
+pub(super) fn replace_file(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    before: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let folder = folder_of(path);
+    let file = prepare(folder, write)?;
+    before()?;
+    file.persist(path)?;
+    sync_folder(folder);
+    Ok(())
+}
+
+fn prepare(
+    folder: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<NamedTempFile> {
+    // Private, as tempfile makes them.
+    let mut file = NamedTempFile::new_in(folder)?;
+    let mut buffer = BufWriter::with_capacity(BUFFER, file.as_file_mut());
+    write(&mut buffer)?;
+    buffer.flush()?;
+    drop(buffer);
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+pub(super) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
