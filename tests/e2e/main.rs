@@ -11,6 +11,7 @@ mod crash;
 mod demo;
 mod dialogs;
 mod examples;
+mod export_html;
 mod extensions;
 mod faults;
 mod file_tools;

@@ -1,4 +1,4 @@
-//! Asks before another session becomes the current one.
+//! Asks before another session becomes the current one, a fork too.
 //!
 //! Declined, cancelled and timed out keep the session, since a question that
 //! somebody saw and did not affirm is no consent. Where nobody can be asked the
@@ -6,8 +6,8 @@
 //! dialogs must not be locked into one session.
 
 use wharf_sdk::{
-    Answer, Ctx, Extension, Registration, Result, SessionBeforeSwitchEvent, SwitchDecision,
-    SwitchReason,
+    Answer, Ctx, Extension, ForkDecision, Registration, Result, SessionBeforeForkEvent,
+    SessionBeforeSwitchEvent, SwitchDecision, SwitchReason,
 };
 
 const YES: &str = "Yes";
@@ -19,8 +19,9 @@ struct ConfirmSwitch;
 impl Extension for ConfirmSwitch {
     fn register() -> Registration<Self> {
         Registration::new("confirm-switch", env!("CARGO_PKG_VERSION"))
-            .description("Asks before the session is cleared or switched.")
+            .description("Asks before the session is cleared, switched or forked.")
             .on_session_before_switch(Self::before_switch)
+            .on_session_before_fork(Self::before_fork)
     }
 }
 
@@ -41,13 +42,32 @@ impl ConfirmSwitch {
                 (choice.map(|chosen| chosen == YES), "Switch cancelled")
             }
         };
-        Ok(match answer {
-            Answer::Answered(true) | Answer::NoUi => SwitchDecision::Proceed,
-            Answer::Answered(false) | Answer::Cancelled | Answer::TimedOut => {
-                ui.notify(kept);
-                SwitchDecision::Cancel
-            }
+        Ok(if goes_on(ctx, answer, kept) {
+            SwitchDecision::Proceed
+        } else {
+            SwitchDecision::Cancel
         })
+    }
+
+    async fn before_fork(&self, ctx: &Ctx, _event: SessionBeforeForkEvent) -> Result<ForkDecision> {
+        let message = "The conversation goes on in a new session, from before that message.";
+        let answer = ctx.ui().confirm("Fork session?", message).await;
+        Ok(if goes_on(ctx, answer, "Fork cancelled") {
+            ForkDecision::Proceed
+        } else {
+            ForkDecision::Cancel
+        })
+    }
+}
+
+/// What an answer means; one that keeps the session is told.
+fn goes_on(ctx: &Ctx, answer: Answer<bool>, kept: &str) -> bool {
+    match answer {
+        Answer::Answered(true) | Answer::NoUi => true,
+        Answer::Answered(false) | Answer::Cancelled | Answer::TimedOut => {
+            ctx.ui().notify(kept);
+            false
+        }
     }
 }
 

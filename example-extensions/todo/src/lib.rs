@@ -13,8 +13,8 @@ use std::cell::RefCell;
 use list::TodoList;
 use serde::Deserialize;
 use wharf_sdk::{
-    AssistantContent, CommandCtx, Ctx, Entry, Event, Extension, Json, Message, Notification,
-    Parameters, Registration, Result, ToolCtx, ToolOutput, ToolSpec,
+    AssistantContent, CommandCtx, Ctx, Entry, Extension, Json, Message, Parameters, Registration,
+    Result, ToolCtx, ToolOutput, ToolSpec,
 };
 
 const TOOL: &str = "todo";
@@ -59,7 +59,6 @@ impl Extension for Todo {
             .description("A to-do list that follows the conversation's branches.")
             .tool_with(tool, Self::todo)
             .command("todos", "Shows the to-do list", Self::todos)
-            .on_notification([Event::SessionStart, Event::SessionSwitch], Self::session_changed)
     }
 }
 
@@ -87,10 +86,6 @@ impl Todo {
         self.sync(ctx)?;
         ctx.ui().notify(self.state.borrow().list.to_string());
         Ok(())
-    }
-
-    async fn session_changed(&self, ctx: &Ctx, _notification: Notification) -> Result<()> {
-        self.sync(ctx)
     }
 
     /// Makes the list that of the current branch.

@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 use wharf_protocol::message::{BashExecutionMessage, CustomMessage};
 use wharf_protocol::{AgentMessage, Event, Model, ModelRef, SessionTask, ThinkingLevel};
 use wharf_provider::{ModelChoice, Registry, thinking};
-use wharf_session::{Receipt, Session, SessionContext, SessionDir};
+use wharf_session::{ContextMessage, MessageRole, Receipt, Session, SessionContext};
 
 use crate::hooks::{ExtensionCommand, HookNotification, Hooks};
 use crate::input::Input;
+use crate::inventory::SessionStore;
 use crate::models::Kept;
 use crate::output::{AgentOutput, Outlet, deliver};
 use crate::performance::PerformanceLog;
@@ -42,8 +43,9 @@ pub struct AgentOptions {
     pub cwd: PathBuf,
     /// The session to begin with: new, reopened or in memory.
     pub session: Session,
-    /// Where `new_session` keeps its file; none: in memory.
-    pub session_dir: Option<SessionDir>,
+    pub store: SessionStore,
+    /// What `~` means in paths that a client names.
+    pub home: Option<PathBuf>,
     /// The model that was asked for; none: the session's last.
     pub model: Option<Model>,
     /// Where the session has none either, or one that cannot be used again.
@@ -85,7 +87,10 @@ pub(crate) struct Inner {
     pub(crate) builtin_tools: Vec<Arc<dyn Tool>>,
     pub(crate) schemas: ArgumentSchemas,
     pub(crate) cwd: PathBuf,
-    pub(crate) session_dir: Option<SessionDir>,
+    pub(crate) store: Mutex<SessionStore>,
+    pub(crate) home: Option<PathBuf>,
+    /// False while extensions are asked where sessions are kept.
+    pub(crate) placed: watch::Sender<bool>,
     pub(crate) ui: Arc<dyn Ui>,
     pub(crate) shell: Shell,
     pub(crate) performance: Option<Arc<PerformanceLog>>,
@@ -109,7 +114,7 @@ pub(crate) struct Inner {
 pub(crate) struct State {
     pub(crate) session: Session,
     /// The messages of the current branch, as the context is built from them.
-    pub(crate) messages: Vec<Arc<AgentMessage>>,
+    pub(crate) messages: Vec<ContextMessage>,
     /// How many of them, from the first one on, were there before the last compaction.
     pub(crate) compacted: usize,
     pub(crate) model: Option<Model>,
@@ -258,7 +263,9 @@ impl Agent {
                 builtin_tools: options.tools,
                 schemas: ArgumentSchemas::default(),
                 cwd: options.cwd,
-                session_dir: options.session_dir,
+                store: Mutex::new(options.store),
+                home: options.home,
+                placed: watch::Sender::new(true),
                 ui: options.ui,
                 shell: options.shell,
                 performance: options.performance.map(Arc::new),
@@ -316,10 +323,13 @@ impl Agent {
     /// Waits until an entry has been written; a failure is told and the entry
     /// stays with the writer, which tries again.
     pub(crate) async fn written(&self, receipt: Receipt) {
-        if let Err(error) = receipt.await {
-            let path = self.session().file().unwrap_or(Path::new("")).to_owned();
-            let message = error.to_string();
-            deliver(&*self.inner.outlet, AgentOutput::Diagnostic { path, message }).await;
+        let written = receipt.await;
+        let session = self.session();
+        if let Err(error) = written {
+            self.tell_of_session(&session, error.to_string()).await;
+        }
+        for notice in session.take_notices() {
+            self.tell_of_session(&session, notice.to_string()).await;
         }
     }
 
@@ -340,7 +350,8 @@ impl Agent {
         self.state().session.clone()
     }
 
-    pub fn messages(&self) -> Vec<Arc<AgentMessage>> {
+    /// The conversation; a message is parsed when it is asked for.
+    pub fn messages(&self) -> Vec<ContextMessage> {
         self.state().messages.clone()
     }
 
@@ -387,7 +398,10 @@ impl Agent {
 
     /// The text of the last assistant message, if there is one.
     pub fn last_assistant_text(&self) -> Option<String> {
-        self.state().messages.iter().rev().find_map(|message| match message.as_ref() {
+        let state = self.state();
+        let mut replies =
+            state.messages.iter().rev().filter(|m| m.role() == MessageRole::Assistant);
+        replies.find_map(|message| match message.read()?.as_ref() {
             AgentMessage::Assistant(assistant) => Some(assistant.text()),
             _ => None,
         })

@@ -8,6 +8,7 @@ use wharf_protocol::message::{BashExecutionMessage, UserContent, UserMessage};
 use wharf_protocol::{
     AgentMessage, AssistantContent, AssistantMessage, ContentBlock, StopReason, ToolResultMessage,
 };
+use wharf_session::ContextMessage;
 
 /// Characters of text that count as one token where no usage is known.
 const CHARS_PER_TOKEN: usize = 4;
@@ -224,26 +225,32 @@ fn bash_text(run: &BashExecutionMessage) -> String {
     text
 }
 
+/// The messages, parsed; those that lack what their role asks for are left out.
+pub(crate) fn parsed(messages: &[ContextMessage]) -> Vec<Arc<AgentMessage>> {
+    messages.iter().filter_map(|message| message.get().cloned()).collect()
+}
+
 /// Tokens that the conversation takes: what the last complete reply reported, and an
 /// estimate of what came after it. The first `compacted` messages were there before the
 /// last compaction: what they report is out of date. None: only such reports exist.
-pub(crate) fn context_tokens(messages: &[Arc<AgentMessage>], compacted: usize) -> Option<u64> {
+pub(crate) fn context_tokens(messages: &[ContextMessage], compacted: usize) -> Option<u64> {
     let mut estimate = 0;
     for message in messages.iter().skip(compacted).rev() {
+        let Some(message) = message.read() else { continue };
         if let AgentMessage::Assistant(assistant) = message.as_ref()
             && !matches!(assistant.stop_reason, StopReason::Error | StopReason::Aborted)
             && assistant.usage.total_tokens > 0
         {
             return Some(assistant.usage.total_tokens + estimate);
         }
-        estimate += estimate_tokens(message);
+        estimate += estimate_tokens(&message);
     }
     (compacted == 0).then_some(estimate)
 }
 
 /// An estimate that no report goes into.
-pub(crate) fn estimate_all(messages: &[Arc<AgentMessage>]) -> u64 {
-    messages.iter().map(|message| estimate_tokens(message)).sum()
+pub(crate) fn estimate_all(messages: &[ContextMessage]) -> u64 {
+    messages.iter().filter_map(ContextMessage::read).map(|message| estimate_tokens(&message)).sum()
 }
 
 pub(crate) fn estimate_tokens(message: &AgentMessage) -> u64 {
@@ -435,6 +442,7 @@ mod tests {
             {"role": "assistant", "content": [], "stopReason": "stop", "usage": {"totalTokens": 100}},
             {"role": "user", "content": "12345"},
         ]));
+        let list: Vec<ContextMessage> = list.into_iter().map(ContextMessage::from).collect();
         assert_eq!(context_tokens(&list, 0), Some(102));
         assert_eq!(context_tokens(&list, 2), None, "what is reported is of the time before");
         assert_eq!(context_tokens(&list[2..], 0), Some(2));

@@ -186,7 +186,7 @@ impl HostApi for Agent {
     fn switch_session(&self, file: PathBuf) -> BoxFuture<'static, Result<bool, HostApiError>> {
         let agent = self.clone();
         Box::pin(async move {
-            Self::switch_session(&agent, &file)
+            Self::switch_session(&agent, &file, false)
                 .await
                 .map_err(|error| HostApiError::Failed(error.to_string()))
         })

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use wharf_protocol::{
     AgentMessage, CompactionResult, Event, ImageContent, Model, message::CustomMessage,
 };
+use wharf_session::Entry;
 
 use crate::tool::{Tool, ToolOutput};
 
@@ -21,10 +22,15 @@ pub enum HookEvent {
     ToolResult,
     Input,
     BeforeAgentStart,
+    SessionDirectory,
     SessionBeforeSwitch,
+    SessionBeforeFork,
+    SessionBeforeTree,
     SessionBeforeCompact,
     SessionStart,
     SessionSwitch,
+    SessionFork,
+    SessionTree,
     SessionCompact,
     SessionShutdown,
     ModelSelect,
@@ -43,15 +49,20 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 28] = [
         Self::ToolCall,
         Self::ToolResult,
         Self::Input,
         Self::BeforeAgentStart,
+        Self::SessionDirectory,
         Self::SessionBeforeSwitch,
+        Self::SessionBeforeFork,
+        Self::SessionBeforeTree,
         Self::SessionBeforeCompact,
         Self::SessionStart,
         Self::SessionSwitch,
+        Self::SessionFork,
+        Self::SessionTree,
         Self::SessionCompact,
         Self::SessionShutdown,
         Self::ModelSelect,
@@ -75,10 +86,15 @@ impl HookEvent {
             Self::ToolResult => "tool_result",
             Self::Input => "input",
             Self::BeforeAgentStart => "before_agent_start",
+            Self::SessionDirectory => "session_directory",
             Self::SessionBeforeSwitch => "session_before_switch",
+            Self::SessionBeforeFork => "session_before_fork",
+            Self::SessionBeforeTree => "session_before_tree",
             Self::SessionBeforeCompact => "session_before_compact",
             Self::SessionStart => "session_start",
             Self::SessionSwitch => "session_switch",
+            Self::SessionFork => "session_fork",
+            Self::SessionTree => "session_tree",
             Self::SessionCompact => "session_compact",
             Self::SessionShutdown => "session_shutdown",
             Self::ModelSelect => "model_select",
@@ -175,6 +191,60 @@ pub enum SwitchReason {
     Resume,
 }
 
+/// What all handlers of `session_before_fork` together decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ForkVerdict {
+    /// The fork ends before the message that it was asked for.
+    Proceed,
+    /// The fork has the whole branch: the conversation is not rewound.
+    KeepConversation,
+    Cancel,
+}
+
+/// The leaf is about to move to another entry of the session's tree.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BeforeTreeEvent {
+    pub target_id: String,
+    pub old_leaf_id: Option<String>,
+    /// Where the branch that is left and the one that is taken up part; none: before the
+    /// first entry.
+    pub common_ancestor_id: Option<String>,
+    /// What is on the branch that is left, from the common ancestor on.
+    pub abandoned: Vec<Arc<AgentMessage>>,
+    pub options: TreeOptions,
+}
+
+/// How the leaf is to be moved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TreeOptions {
+    /// Summarise the branch that is left.
+    pub summarize: bool,
+    pub custom_instructions: Option<String>,
+    /// The instructions stand in place of the host's own, not beside them.
+    pub replace_instructions: bool,
+    /// For the summary or, without one, for the target.
+    pub label: Option<String>,
+}
+
+/// What all handlers of `session_before_tree` together decided.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TreeVerdict {
+    Cancel,
+    Proceed {
+        /// The options as the handlers left them.
+        options: TreeOptions,
+        /// An extension's own; the model is not asked for one.
+        summary: Option<TreeSummary>,
+    },
+}
+
+/// A summary of a branch by an extension.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TreeSummary {
+    pub summary: String,
+    pub details: Option<Value>,
+}
+
 /// What a compaction was begun by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompactionCause {
@@ -245,6 +315,18 @@ pub enum HookNotification {
     SessionSwitch {
         reason: SwitchReason,
         previous_session_file: Option<PathBuf>,
+    },
+    /// A fork has become the current session.
+    SessionFork {
+        previous_session_file: Option<PathBuf>,
+    },
+    /// The leaf has moved.
+    SessionTree {
+        new_leaf_id: Option<String>,
+        old_leaf_id: Option<String>,
+        /// The entry, as it stands in the file.
+        summary_entry: Option<Arc<Entry>>,
+        from_extension: bool,
     },
     SessionCompact {
         entry_id: String,
@@ -337,6 +419,22 @@ pub trait Hooks: Send + Sync + fmt::Debug {
         target: Option<PathBuf>,
     ) -> BoxFuture<'_, bool>;
 
+    /// The first one that cancels wins, then the first that keeps the conversation.
+    fn session_before_fork(&self, entry_id: String) -> BoxFuture<'_, ForkVerdict>;
+
+    /// The first one that cancels wins; options that a handler changes are what the next
+    /// one sees; the first own summary wins.
+    fn session_before_tree<'a>(
+        &'a self,
+        event: BeforeTreeEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, TreeVerdict>;
+
+    /// Where an extension wants session files of `cwd` kept; the last one that answers
+    /// wins. Asked once, at the start, and only where neither the command line nor
+    /// settings say it.
+    fn session_directory(&self, cwd: PathBuf) -> BoxFuture<'_, Option<PathBuf>>;
+
     /// The first one that cancels or replaces wins.
     fn session_before_compact<'a>(
         &'a self,
@@ -426,6 +524,23 @@ impl Hooks for NoHooks {
         _target: Option<PathBuf>,
     ) -> BoxFuture<'_, bool> {
         Box::pin(std::future::ready(false))
+    }
+
+    fn session_before_fork(&self, _entry_id: String) -> BoxFuture<'_, ForkVerdict> {
+        Box::pin(std::future::ready(ForkVerdict::Proceed))
+    }
+
+    fn session_before_tree<'a>(
+        &'a self,
+        event: BeforeTreeEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, TreeVerdict> {
+        let verdict = TreeVerdict::Proceed { options: event.options, summary: None };
+        Box::pin(std::future::ready(verdict))
+    }
+
+    fn session_directory(&self, _cwd: PathBuf) -> BoxFuture<'_, Option<PathBuf>> {
+        Box::pin(std::future::ready(None))
     }
 
     fn session_before_compact<'a>(

@@ -6,6 +6,7 @@
 
 mod agent;
 mod ask;
+mod branch_summary;
 mod calls;
 mod compaction;
 mod conversation;
@@ -14,7 +15,9 @@ pub mod hooks;
 pub mod host_api;
 mod images;
 mod input;
+mod inventory;
 mod models;
+mod navigation;
 pub mod output;
 mod performance;
 mod queue;
@@ -40,9 +43,11 @@ pub use agent::{
 };
 pub use compaction::CompactError;
 pub use input::{Accepted, InputKind, Submission, SubmitError};
+pub use inventory::{DeleteSessionError, SessionStore};
 pub use models::{CycledModel, Kept, SetModelError};
+pub use navigation::{ForkMessage, NavigateError, Navigated};
 pub use performance::{ModelPerformance, PerformanceLog};
 pub use queue::{PendingMessage, PendingMessages};
 pub use snapshot::{ContextUsage, ScopedModel, SessionState, SessionStats};
-pub use switching::{NewSession, SwitchError};
+pub use switching::{Forked, NewSession, SwitchError};
 pub use user_bash::BashResult;

@@ -15,7 +15,7 @@ use wharf_protocol::{
 use wharf_provider::{ErrorKind, Provider, ProviderError, Purpose, Request};
 
 use crate::agent::Agent;
-use crate::conversation::{context_tokens, estimate_all, for_model, without_images};
+use crate::conversation::{context_tokens, estimate_all, for_model, parsed, without_images};
 use crate::retry::{self, MAX_STREAM_RETRIES};
 use crate::run::{Messages, RunContext};
 use crate::stream::{Attempt, BrokenCalls, End};
@@ -140,7 +140,7 @@ impl Agent {
     ) -> Result<(Model, Request, Arc<dyn Provider>), String> {
         let state = self.state();
         let model = state.model.clone().ok_or("no model is selected")?;
-        let mut messages = for_model(&state.messages);
+        let mut messages = for_model(&parsed(&state.messages));
         if self.inner.resources.settings.block_images {
             messages = without_images(messages);
         }

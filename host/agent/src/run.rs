@@ -125,6 +125,7 @@ impl Agent {
             let Reply { message, calls, broken, failed } = self.reply(&context, recorded).await;
             let called = !calls.is_empty();
             let tool_results = self.run_calls(calls, &broken, &context, recorded).await;
+            self.session().sync();
             self.emit(Event::TurnEnd { message, tool_results }).await;
             self.take_in_command_results().await;
             let stop = failed || cancel.is_cancelled() || self.state().stop_after_turn;
@@ -240,7 +241,7 @@ impl Agent {
         let message = Arc::new(images::admit(message, auto_resize).await);
         let receipt = {
             let mut state = self.state();
-            state.messages.push(Arc::clone(&message));
+            state.messages.push(Arc::clone(&message).into());
             match message.as_ref() {
                 AgentMessage::Custom(custom) => {
                     state.session.append_custom_message(CustomMessageEntry {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 use wharf_protocol::{AgentMessage, Cost, Model, SessionTask, ThinkingLevel};
 use wharf_provider::ModelChoice;
+use wharf_session::MessageRole;
 
 use crate::agent::{Agent, State};
 use crate::conversation::context_tokens;
@@ -120,11 +121,13 @@ impl Agent {
             ..SessionStats::default()
         };
         for message in &state.messages {
-            match message.as_ref() {
-                AgentMessage::User(_) => stats.user_messages += 1,
-                AgentMessage::ToolResult(_) => stats.tool_results += 1,
-                AgentMessage::Assistant(reply) => {
+            match message.role() {
+                MessageRole::User => stats.user_messages += 1,
+                MessageRole::ToolResult => stats.tool_results += 1,
+                MessageRole::Assistant => {
                     stats.assistant_messages += 1;
+                    let Some(message) = message.read() else { continue };
+                    let AgentMessage::Assistant(reply) = message.as_ref() else { continue };
                     stats.tool_calls += reply.tool_calls().count();
                     let usage = reply.usage;
                     stats.tokens.input += usage.input;
@@ -134,10 +137,10 @@ impl Agent {
                     let Cost { total, .. } = usage.cost;
                     stats.cost += total;
                 }
-                AgentMessage::BashExecution(_)
-                | AgentMessage::Custom(_)
-                | AgentMessage::BranchSummary(_)
-                | AgentMessage::CompactionSummary(_) => {}
+                MessageRole::BashExecution
+                | MessageRole::Custom
+                | MessageRole::BranchSummary
+                | MessageRole::CompactionSummary => {}
             }
         }
         let TokenTotals { input, output, cache_read, cache_write, .. } = stats.tokens;

@@ -1,12 +1,12 @@
 //! The session's task list, and what else tools do to the conversation that they run in.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::Deserialize as _;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{AgentMessage, Event, SessionTask};
+use wharf_session::ContextMessage;
 
 use crate::agent::Agent;
 use crate::tool::ToolSession;
@@ -16,16 +16,16 @@ use crate::ui::{Dialog, DialogKind, DialogOutcome, Question};
 const TASKS_UPDATE: &str = "tasks_update";
 
 /// The list as the conversation left it: a session that is opened again has it too.
-pub(crate) fn of_messages(messages: &[Arc<AgentMessage>]) -> Vec<SessionTask> {
-    let last = messages.iter().rev().find_map(|message| match message.as_ref() {
-        AgentMessage::ToolResult(result)
-            if result.tool_name == TASKS_UPDATE && !result.is_error =>
-        {
-            result.details.as_ref()?.get("tasks")
+pub(crate) fn of_messages(messages: &[ContextMessage]) -> Vec<SessionTask> {
+    let mut results =
+        messages.iter().rev().filter(|m| m.tool_name().is_some_and(|name| name == TASKS_UPDATE));
+    let last = results.find_map(|message| match message.read()?.as_ref() {
+        AgentMessage::ToolResult(result) if !result.is_error => {
+            Some(Vec::deserialize(result.details.as_ref()?.get("tasks")?).ok())
         }
         _ => None,
     });
-    last.and_then(|tasks| Vec::deserialize(tasks).ok()).unwrap_or_default()
+    last.flatten().unwrap_or_default()
 }
 
 impl ToolSession for Agent {

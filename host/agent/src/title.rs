@@ -3,6 +3,7 @@
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{AgentMessage, StopReason, ThinkingLevel};
 use wharf_provider::Purpose;
+use wharf_session::MessageRole;
 
 use crate::agent::Agent;
 use crate::ask::Question;
@@ -34,7 +35,10 @@ impl Agent {
         let (model, is_due) = {
             let state = self.state();
             let before = state.messages.len().saturating_sub(recorded.len());
-            let answered = state.messages[..before].iter().any(|message| is_answer(message));
+            let answered = state.messages[..before].iter().any(|message| {
+                message.role() == MessageRole::Assistant
+                    && message.read().is_some_and(|message| is_answer(&message))
+            });
             let is_first = !answered && state.compacted == 0;
             let failed_before = (1..MAX_TRIES).contains(&state.naming_tries);
             (state.model.clone(), is_first || failed_before)

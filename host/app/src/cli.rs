@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Trust(ProjectArgs),
     /// Take that trust back
     Untrust(ProjectArgs),
+    /// Copy a session file that was made elsewhere into the sessions of this directory
+    Import(ImportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -37,6 +39,25 @@ pub(crate) struct ProjectArgs {
     /// The project's directory
     #[arg(default_value = ".")]
     pub(crate) dir: PathBuf,
+    /// Where settings, sessions, extensions and trust are kept [default: ~/.wharf/agent]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) agent_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The session file
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: StoreArgs,
+}
+
+/// Where sessions are kept.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreArgs {
+    /// Keep session files directly in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) session_dir: Option<PathBuf>,
     /// Where settings, sessions, extensions and trust are kept [default: ~/.wharf/agent]
     #[arg(long, value_name = "DIR")]
     pub(crate) agent_dir: Option<PathBuf>,
@@ -87,15 +108,21 @@ pub(crate) struct RunArgs {
     /// Keep no session file
     #[arg(long)]
     pub(crate) no_session: bool,
-    /// Reopen a session file
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["no_session", "continue_last"])]
+    /// Reopen a session: a file, or a session's id or the beginning of one
+    #[arg(long, value_name = "FILE|ID", group = "reopen", conflicts_with = "no_session")]
     pub(crate) session: Option<PathBuf>,
-    /// Keep session files directly in this directory
-    #[arg(long, value_name = "DIR")]
-    pub(crate) session_dir: Option<PathBuf>,
     /// Reopen the last session of this directory
-    #[arg(short = 'c', long = "continue", conflicts_with = "no_session")]
+    #[arg(short = 'c', long = "continue", group = "reopen", conflicts_with = "no_session")]
     pub(crate) continue_last: bool,
+    /// List the sessions of this directory; with a MESSAGE, at a terminal, choose one to reopen
+    #[arg(short = 'r', long, group = "reopen", conflicts_with = "no_session")]
+    pub(crate) resume: bool,
+    /// Begin with a copy of a session, also of another directory or one that is in use
+    #[arg(long, value_name = "FILE|ID", group = "reopen", conflicts_with = "no_session")]
+    pub(crate) fork: Option<PathBuf>,
+    /// Write a session (a file, or an id) as one HTML page and exit; MESSAGE is the page's file
+    #[arg(long, value_name = "FILE|ID", group = "reopen")]
+    pub(crate) export: Option<PathBuf>,
     /// Header field of a new session: the file it came from
     #[arg(long, value_name = "FILE")]
     pub(crate) parent_session: Option<String>,
@@ -138,9 +165,8 @@ pub(crate) struct RunArgs {
     /// dashboard: message updates without the whole message in each
     #[arg(long, value_enum)]
     pub(crate) ui: Option<UiForm>,
-    /// Where settings, sessions, extensions and trust are kept [default: ~/.wharf/agent]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) agent_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) place: StoreArgs,
     /// The prompts, one after the other; @FILE puts a file into the first
     #[arg(value_name = "MESSAGE")]
     pub(crate) messages: Vec<String>,

@@ -29,7 +29,7 @@ const COLUMNS: [Column; 7] = [
 ];
 
 pub(crate) fn run(args: &RunArgs, search: &str) -> anyhow::Result<ExitCode> {
-    let agent_dir = wiring::agent_dir(args.agent_dir.as_deref())?;
+    let agent_dir = wiring::agent_dir(args.place.agent_dir.as_deref())?;
     let (registry, problems) = wiring::registry(&agent_dir);
     for problem in problems {
         report::warning(problem);

@@ -6,11 +6,13 @@
 
 mod cli;
 mod dialogs;
+mod export;
 mod front;
 mod list_models;
 mod modes;
 mod prompt_files;
 mod report;
+mod sessions;
 mod signals;
 mod stdin;
 mod stdout;
@@ -58,10 +60,14 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let args = match cli.command {
         Some(Command::Trust(args)) => return trust::trust(&args),
         Some(Command::Untrust(args)) => return trust::untrust(&args),
+        Some(Command::Import(args)) => return sessions::import(&args),
         None => cli.run,
     };
     if let Some(search) = &args.list_models {
         return list_models::run(&args, search);
+    }
+    if let Some(code) = sessions::run(&args)? {
+        return Ok(code);
     }
     let mode = match args.mode {
         Some(mode) => mode,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::watch;
-use wharf_agent::hooks::Hooks;
+use wharf_agent::hooks::{HookEvent, Hooks};
 use wharf_agent::host_api::HostApi;
 use wharf_agent::resources::{
     AgentDir, ResourceOptions, Resources, Settings, SettingsFile, TrustStore, dirs,
@@ -15,16 +15,21 @@ use wharf_agent::resources::{
 use wharf_agent::tool::Tool;
 use wharf_agent::tools::{Shell, ToolOptions, builtin_tools};
 use wharf_agent::ui::Ui;
-use wharf_agent::{Agent, AgentOptions, PerformanceLog};
+use wharf_agent::{Agent, AgentOptions, PerformanceLog, SessionStore};
 use wharf_extensions::{
     ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Severity, Sources,
 };
 use wharf_provider::{ModelChoice, Problem, Registry};
-use wharf_session::{Session, SessionDir, SessionOptions};
+use wharf_session::SessionDir;
 
 use crate::cli::{Mode, RunArgs};
 use crate::front::Front;
 use crate::report;
+use crate::sessions::{self, Place};
+
+/// How long an extension may take to say where sessions are kept, where a run cannot begin
+/// without: nobody can answer a dialog of it then.
+const DIRECTORY_LIMIT: Duration = Duration::from_secs(10);
 
 /// A run's parts, as the modes use them.
 pub(crate) struct Wired {
@@ -56,7 +61,7 @@ pub(crate) fn agent_dir(explicit: Option<&Path>) -> anyhow::Result<AgentDir> {
 pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyhow::Result<Wired> {
     let cwd = std::env::current_dir().context("the working directory cannot be read")?;
     let home = dirs::home_dir(|name| std::env::var_os(name));
-    let agent_dir = agent_dir(args.agent_dir.as_deref())?;
+    let agent_dir = agent_dir(args.place.agent_dir.as_deref())?;
     let trusted = args.trust_project || is_trusted(&agent_dir, &cwd, front);
     let resources = Resources::load(ResourceOptions {
         trusted,
@@ -73,7 +78,6 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
     }
     let Models { registry, choice, scope } = models(&args, &agent_dir, &resources.settings, front)?;
     let place = Place { cwd: &cwd, home: home.as_deref(), agent_dir: &agent_dir };
-    let (session, session_dir) = session(&args, &place, &resources.settings)?;
     let shell = Shell::new(
         resources.settings.shell_path.clone(),
         resources.settings.shell_command_prefix.clone(),
@@ -103,6 +107,15 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         runtime: tokio::runtime::Handle::current(),
     });
     let registered = Registered(host.settled());
+    let (session_dir, extensions_may_place) =
+        session_dir(&args, &place, &resources.settings, &host).await;
+    let index = place.index();
+    let session = sessions::first(&args, &place, &session_dir, &index)?;
+    session.set_durability(resources.settings.session_sync);
+    let mut store = SessionStore::new(session_dir, index, agent_dir.subagent_sessions());
+    if args.no_session {
+        store = store.in_memory();
+    }
     // What the settings name is for sessions that have no model of their own.
     let is_asked_for = args.model.is_some() || args.provider.is_some();
     let (model, chosen_level) =
@@ -116,7 +129,8 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         tools,
         cwd,
         session: session.clone(),
-        session_dir,
+        store,
+        home: home.clone(),
         model: asked,
         default_model: default,
         thinking_level: asked_level,
@@ -133,6 +147,9 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         resources,
     });
     host.attach(Arc::new(agent.clone()) as Arc<dyn HostApi>);
+    if extensions_may_place {
+        agent.place_sessions();
+    }
     agent.announce_session_start();
     agent.report_warnings(&session).await;
     Ok(Wired { agent, hooks: host, registered })
@@ -142,13 +159,6 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
 fn tell(front: &Front, path: &Path, message: &str) {
     report::warning(format_args!("{}: {message}", path.display()));
     front.extension_error(path.to_owned(), "load", message.to_owned());
-}
-
-/// Where a run takes place.
-struct Place<'a> {
-    cwd: &'a Path,
-    home: Option<&'a Path>,
-    agent_dir: &'a AgentDir,
 }
 
 fn is_trusted(agent_dir: &AgentDir, cwd: &Path, front: &Front) -> bool {
@@ -247,33 +257,29 @@ fn choice(
     }
 }
 
-/// The session to begin with, and where later ones are kept.
-fn session(
+/// Where session files are kept, and whether extensions may still say where.
+async fn session_dir(
     args: &RunArgs,
     place: &Place<'_>,
     settings: &Settings,
-) -> anyhow::Result<(Session, Option<SessionDir>)> {
-    if args.no_session {
-        return Ok((Session::in_memory(place.cwd), None));
+    host: &ExtensionHost,
+) -> (SessionDir, bool) {
+    if let Some(dir) = place.chosen_dir(&args.place, settings) {
+        return (dir, false);
     }
-    let dir = match (&args.session_dir, &settings.session_dir) {
-        (Some(dir), _) | (None, Some(dir)) => {
-            SessionDir::Flat(dirs::resolve_path(dir, place.cwd, place.home))
-        }
-        (None, None) => SessionDir::Nested(place.agent_dir.sessions()),
-    };
-    let session = if let Some(file) = &args.session {
-        Session::open(&dirs::resolve_path(file, place.cwd, place.home))?
-    } else if args.continue_last {
-        Session::continue_recent(&dir, place.cwd)?
-    } else {
-        let options = SessionOptions {
-            agent_type: args.agent_type.clone(),
-            parent_session: args.parent_session.clone(),
-        };
-        Session::create(&dir, place.cwd, options)
-    };
-    Ok((session, Some(dir)))
+    let may_say = host.subscribes(HookEvent::SessionDirectory);
+    // Only what is to be reopened has to be known at once: a start must not wait for a
+    // compile that it does not need.
+    if !may_say || !sessions::is_reopening(args) {
+        return (place.default_dir(), may_say);
+    }
+    host.ready().await;
+    let asked = host.session_directory(place.cwd.to_owned());
+    let said = tokio::time::timeout(DIRECTORY_LIMIT, asked).await.unwrap_or_else(|_| {
+        report::warning("no extension said in time where sessions are kept; the default is taken");
+        None
+    });
+    (said.map_or_else(|| place.default_dir(), |dir| place.flat(&dir)), false)
 }
 
 fn chosen_tools(args: &RunArgs, all: Vec<Arc<dyn Tool>>) -> anyhow::Result<Vec<Arc<dyn Tool>>> {

@@ -351,6 +351,13 @@ fn begin(
         Request::SessionBeforeSwitch(call) => {
             begin_call(accessor, exports.on_session_before_switch, call)
         }
+        Request::SessionBeforeFork(call) => {
+            begin_call(accessor, exports.on_session_before_fork, call)
+        }
+        Request::SessionBeforeTree(call) => {
+            begin_call(accessor, exports.on_session_before_tree, call)
+        }
+        Request::SessionDirectory(call) => begin_call(accessor, exports.on_session_directory, call),
         Request::SessionBeforeCompact(call) => {
             begin_call(accessor, exports.on_session_before_compact, call)
         }

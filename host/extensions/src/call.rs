@@ -7,9 +7,11 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::bindings::types::{
-    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, InputDecision,
-    InputEvent, SessionBeforeCompactEvent, SessionBeforeSwitchEvent, SwitchDecision,
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, ForkDecision,
+    InputDecision, InputEvent, SessionBeforeCompactEvent, SessionBeforeForkEvent,
+    SessionBeforeSwitchEvent, SessionBeforeTreeEvent, SessionDirectoryEvent, SwitchDecision,
     ToolCallDecision, ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
+    TreeDecision,
 };
 use crate::state::CallKind;
 
@@ -117,6 +119,9 @@ pub(crate) enum Request {
     Input(EventCall<InputEvent, InputDecision>),
     BeforeAgentStart(EventCall<BeforeAgentStartEvent, BeforeAgentStartAnswer>),
     SessionBeforeSwitch(EventCall<SessionBeforeSwitchEvent, SwitchDecision>),
+    SessionBeforeFork(EventCall<SessionBeforeForkEvent, ForkDecision>),
+    SessionBeforeTree(EventCall<SessionBeforeTreeEvent, TreeDecision>),
+    SessionDirectory(EventCall<SessionDirectoryEvent, Option<String>>),
     SessionBeforeCompact(EventCall<SessionBeforeCompactEvent, CompactDecision>),
 }
 
@@ -137,6 +142,9 @@ impl Request {
             Self::Input(call) => call.parts(),
             Self::BeforeAgentStart(call) => call.parts(),
             Self::SessionBeforeSwitch(call) => call.parts(),
+            Self::SessionBeforeFork(call) => call.parts(),
+            Self::SessionBeforeTree(call) => call.parts(),
+            Self::SessionDirectory(call) => call.parts(),
             Self::SessionBeforeCompact(call) => call.parts(),
         }
     }

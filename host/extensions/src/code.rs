@@ -8,10 +8,11 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre, TypedFun
 use wasmtime::{AsContextMut, Store};
 
 use crate::bindings::types::{
-    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, InputDecision,
-    InputEvent, Notification, Registration, SessionBeforeCompactEvent, SessionBeforeSwitchEvent,
-    SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent,
-    ToolResultPatch,
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, ForkDecision,
+    InputDecision, InputEvent, Notification, Registration, SessionBeforeCompactEvent,
+    SessionBeforeForkEvent, SessionBeforeSwitchEvent, SessionBeforeTreeEvent,
+    SessionDirectoryEvent, SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation,
+    ToolOutput, ToolResultEvent, ToolResultPatch, TreeDecision,
 };
 use crate::engine::Runtime;
 use crate::state::State;
@@ -70,6 +71,12 @@ exports! {
         (Arc<BeforeAgentStartEvent>,) => Result<BeforeAgentStartAnswer, String>;
     on_session_before_switch: "on-session-before-switch",
         (Arc<SessionBeforeSwitchEvent>,) => Result<SwitchDecision, String>;
+    on_session_before_fork: "on-session-before-fork",
+        (Arc<SessionBeforeForkEvent>,) => Result<ForkDecision, String>;
+    on_session_before_tree: "on-session-before-tree",
+        (Arc<SessionBeforeTreeEvent>,) => Result<TreeDecision, String>;
+    on_session_directory: "on-session-directory",
+        (Arc<SessionDirectoryEvent>,) => Result<Option<String>, String>;
     on_session_before_compact: "on-session-before-compact",
         (Arc<SessionBeforeCompactEvent>,) => Result<CompactDecision, String>;
     on_notification: "on-notification", (Arc<Notification>,) => Result<(), String>;

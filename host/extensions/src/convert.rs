@@ -18,6 +18,17 @@ pub(crate) fn json(field: &str, text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("{field} is no JSON: {error}"))
 }
 
+/// A guest's text that says something, within its cap.
+pub(crate) fn check_text(what: &str, text: &str, cap: usize) -> Result<(), String> {
+    if text.len() > cap {
+        return Err(format!("{what} has {} bytes; the limit is {cap}", text.len()));
+    }
+    if text.trim().is_empty() {
+        return Err(format!("{what} is blank"));
+    }
+    Ok(())
+}
+
 pub(crate) fn object(field: &str, text: &str) -> Result<Map<String, Value>, String> {
     match json(field, text)? {
         Value::Object(map) => Ok(map),

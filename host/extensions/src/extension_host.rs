@@ -14,8 +14,9 @@ use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::{
     BeforeAgentStartEvent, BeforeAgentStartVerdict, BeforeCompactEvent, BeforeCompactVerdict,
-    CommandLookup, ExtensionCommand, HookEvent, HookNotification, Hooks, InputEvent, InputVerdict,
-    RecheckInput, SwitchReason, ToolCallEvent, ToolCallVerdict, ToolResultEvent,
+    BeforeTreeEvent, CommandLookup, ExtensionCommand, ForkVerdict, HookEvent, HookNotification,
+    Hooks, InputEvent, InputVerdict, RecheckInput, SwitchReason, ToolCallEvent, ToolCallVerdict,
+    ToolResultEvent, TreeVerdict,
 };
 use wharf_agent::host_api::HostApi;
 use wharf_agent::tool::Tool;
@@ -547,6 +548,34 @@ impl Hooks for ExtensionHost {
             self.inner.ready().await;
             let subscribers = self.subscribers(HookEvent::SessionBeforeSwitch);
             dispatch::session_before_switch(&subscribers, reason, target).await
+        })
+    }
+
+    fn session_before_fork(&self, entry_id: String) -> BoxFuture<'_, ForkVerdict> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::SessionBeforeFork);
+            dispatch::session_before_fork(&subscribers, entry_id).await
+        })
+    }
+
+    fn session_before_tree<'a>(
+        &'a self,
+        event: BeforeTreeEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, TreeVerdict> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::SessionBeforeTree);
+            dispatch::session_before_tree(&subscribers, event, cancel).await
+        })
+    }
+
+    fn session_directory(&self, cwd: PathBuf) -> BoxFuture<'_, Option<PathBuf>> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::SessionDirectory);
+            dispatch::session_directory(&subscribers, &cwd).await
         })
     }
 

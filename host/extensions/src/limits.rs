@@ -58,10 +58,12 @@ pub(crate) const MAX_CONTENT_BLOCKS: usize = 1_000;
 pub(crate) const MAX_DETAILS_BYTES: usize = 16 * 1024 * 1024;
 /// Names, ids, labels, keys and titles.
 pub(crate) const MAX_NAME_BYTES: usize = 4 * 1024;
-/// A system prompt, the text of a message, and a summary.
+/// A path that a guest names. Fixed by the WIT contract.
+pub(crate) const MAX_PATH_BYTES: usize = 4 * 1024;
+/// A system prompt, the text of a message, a summary, and instructions for one.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
-/// The messages of a compaction, as JSON text. Fixed by the WIT contract.
-pub(crate) const MAX_COMPACTION_BYTES: usize = 64 * 1024 * 1024;
+/// The messages that a summary is to be of, as JSON text. Fixed by the WIT contract.
+pub(crate) const MAX_SUMMARIZED_BYTES: usize = 64 * 1024 * 1024;
 /// A line of the log.
 pub(crate) const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
 /// The end of a guest's stderr that is kept for error texts.
@@ -81,7 +83,8 @@ pub struct Limits {
     /// All memories and tables together, in bytes.
     pub memory_bytes: usize,
     /// Wall time that a guest has to return from a cancelled call. Afterwards its
-    /// instance is dropped as soon as nobody waits for another call of it.
+    /// instance is dropped as soon as nobody waits for another call of it. Also wall
+    /// time that start-up waits for an answer to `session_directory`.
     pub cancel_grace: Duration,
 }
 

@@ -51,9 +51,17 @@ impl Services {
 /// Why a call was made; decides what the guest may do meanwhile.
 #[derive(Debug)]
 pub(crate) enum CallKind {
-    Command { name: String },
-    Tool { name: String, id: String, progress: Progress },
+    Command {
+        name: String,
+    },
+    Tool {
+        name: String,
+        id: String,
+        progress: Progress,
+    },
     Event,
+    /// An event that start-up waits for, so nobody can be asked yet.
+    StartUp,
 }
 
 impl CallKind {
@@ -62,7 +70,7 @@ impl CallKind {
         match self {
             Self::Command { name } => format!("/{name}: {text}"),
             Self::Tool { name, .. } => format!("{name}: {text}"),
-            Self::Event => text.to_owned(),
+            Self::Event | Self::StartUp => text.to_owned(),
         }
     }
 
@@ -70,7 +78,7 @@ impl CallKind {
     pub(crate) const fn budget(&self, limits: &Limits) -> Budget {
         match self {
             Self::Command { .. } | Self::Tool { .. } => Budget::new(limits.call_budget),
-            Self::Event => Budget::new(limits.event_budget),
+            Self::Event | Self::StartUp => Budget::new(limits.event_budget),
         }
     }
 }

@@ -157,6 +157,57 @@ pub struct NewSessionParams {
 #[serde(rename_all = "camelCase")]
 pub struct SwitchSessionParams {
     pub session_path: String,
+    /// True: open a copy of it, made for this directory, instead.
+    #[serde(default)]
+    pub fork: Option<bool>,
+}
+
+/// Parameters of `delete_session` and `import_session`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPathParams {
+    pub session_path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkParams {
+    /// A user message's entry.
+    pub entry_id: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NavigateTreeParams {
+    pub target_id: String,
+    /// Have the model summarise the branch that is left.
+    #[serde(default)]
+    pub summarize: Option<bool>,
+    #[serde(default)]
+    pub custom_instructions: Option<String>,
+    /// True: `customInstructions` stand in place of the summary's own instructions.
+    #[serde(default)]
+    pub replace_instructions: Option<bool>,
+    /// For the summary's entry or, without a summary, for the target.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SetLabelParams {
+    pub entry_id: String,
+    /// None, or an empty one, clears the label.
+    #[serde(default)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ExportHtmlParams {
+    /// Where to; by default a file in the working directory.
+    #[serde(default)]
+    pub output_path: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -274,6 +325,17 @@ commands! {
     "abort" => Abort(NoParams),
     "new_session" => NewSession(NewSessionParams),
     "switch_session" => SwitchSession(SwitchSessionParams),
+    "fork" => Fork(ForkParams),
+    "get_fork_messages" => GetForkMessages(NoParams),
+    "get_tree" => GetTree(NoParams),
+    "navigate_tree" => NavigateTree(NavigateTreeParams),
+    "set_label" => SetLabel(SetLabelParams),
+    "list_sessions" => ListSessions(NoParams),
+    "list_all_sessions" => ListAllSessions(NoParams),
+    "delete_session" => DeleteSession(SessionPathParams),
+    "import_session" => ImportSession(SessionPathParams),
+    "export_html" => ExportHtml(ExportHtmlParams),
+    "get_daily_cost" => GetDailyCost(NoParams),
     "get_state" => GetState(NoParams),
     "get_messages" => GetMessages(NoParams),
     "get_commands" => GetCommands(NoParams),

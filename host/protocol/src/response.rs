@@ -49,6 +49,19 @@ impl Response {
         }
     }
 
+    /// A success that carries data which is JSON text already.
+    pub fn with_json(
+        id: Option<Value>,
+        command: impl Into<Cow<'static, str>>,
+        data: String,
+    ) -> Self {
+        let command = command.into();
+        match RawValue::from_string(data) {
+            Ok(data) => Self { data: Some(data), ..Self::success(id, command) },
+            Err(error) => Self::failure(id, command, format!("the answer is no JSON: {error}")),
+        }
+    }
+
     pub fn failure(
         id: Option<Value>,
         command: impl Into<Cow<'static, str>>,

@@ -1,16 +1,129 @@
-//! The context that a branch gives a model.
+//! The context that a branch gives a model. Messages are told, not read: most of what
+//! asks for a context needs few of them.
 
-use std::sync::Arc;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
+use serde::{Serialize, Serializer};
 use wharf_protocol::message::{BranchSummaryMessage, CompactionSummaryMessage, CustomMessage};
 use wharf_protocol::model::ModelRef;
 use wharf_protocol::{AgentMessage, ThinkingLevel};
 
-use crate::entry::{Entry, EntryKind};
+use crate::cursor::{Cursor, RawString};
+use crate::entry::{CompactionEntry, Entry, EntryKind, EntryType, MessageRole, body, sound};
+use crate::json::Verbatim;
+use crate::nodes::{FileEntries, Index, Nodes};
 
-#[derive(Debug, Clone, Default, PartialEq)]
+/// A message of a context: one that stands in the session's file and is parsed when it is
+/// asked for, or one in memory. Clones are cheap.
+#[derive(Clone)]
+pub struct ContextMessage {
+    role: MessageRole,
+    /// None for one in memory, which is in `parsed`.
+    stored: Option<(Arc<FileEntries>, Index)>,
+    /// Holds nothing where the message has not the shape that its role asks for.
+    parsed: OnceLock<Option<Arc<AgentMessage>>>,
+}
+
+impl ContextMessage {
+    pub fn role(&self) -> MessageRole {
+        self.role
+    }
+
+    /// The message, which is parsed once and kept. `None`: it lacks what a message of its
+    /// role has.
+    pub fn get(&self) -> Option<&Arc<AgentMessage>> {
+        self.parsed.get_or_init(|| self.parse()).as_ref()
+    }
+
+    /// The message, parsed for this one use unless it is kept already: for walks over a
+    /// whole conversation.
+    pub fn read(&self) -> Option<Arc<AgentMessage>> {
+        self.parsed.get().map_or_else(|| self.parse(), Option::clone)
+    }
+
+    /// The tool of a tool result; nothing more is read for it.
+    pub fn tool_name(&self) -> Option<Cow<'_, str>> {
+        if self.role != MessageRole::ToolResult {
+            return None;
+        }
+        if let Some(Some(message)) = self.parsed.get() {
+            return match &**message {
+                AgentMessage::ToolResult(result) => Some(Cow::Borrowed(&result.tool_name)),
+                _ => None,
+            };
+        }
+        let (file, index) = self.stored.as_ref()?;
+        let mut name = None;
+        // Ends early, by `None`, once the name is found.
+        let _ = Cursor::new(file.message_json(*index)?).object(|key, cursor| match key.raw {
+            "toolName" => {
+                name = cursor.string_value()?;
+                None
+            }
+            _ => cursor.value().map(drop),
+        });
+        name.map(RawString::decode)
+    }
+
+    fn parse(&self) -> Option<Arc<AgentMessage>> {
+        let (file, index) = self.stored.as_ref()?;
+        body::<AgentMessage>(file.message_json(*index)?).map(Arc::new)
+    }
+
+    /// The message's JSON as it stands in the file; half surrogate pairs, at which many a
+    /// reader of JSON fails, are replaced. None for one in memory.
+    fn stored_json(&self) -> Option<Cow<'_, str>> {
+        let (file, index) = self.stored.as_ref()?;
+        Some(sound(file.message_json(*index)?, file.has_lone_surrogates(*index)))
+    }
+
+    fn of_entry(nodes: &Nodes, index: Index) -> Option<Self> {
+        match (nodes.entry_type(index), nodes.file_of(index)) {
+            (EntryType::Message, Some(file)) => Some(Self {
+                role: nodes.role(index)?,
+                stored: Some((Arc::clone(file), index)),
+                parsed: OnceLock::new(),
+            }),
+            (EntryType::Message | EntryType::CustomMessage | EntryType::BranchSummary, _) => {
+                nodes.entry(index).context_message().map(Self::from)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl From<Arc<AgentMessage>> for ContextMessage {
+    fn from(message: Arc<AgentMessage>) -> Self {
+        let role = MessageRole::of(&message);
+        Self { role, stored: None, parsed: OnceLock::from(Some(message)) }
+    }
+}
+
+impl fmt::Debug for ContextMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.stored_json(), self.parsed.get()) {
+            (Some(json), _) => f.write_str(&json),
+            (None, message) => message.fmt(f),
+        }
+    }
+}
+
+/// As it stands in the file, so that nothing is parsed and unknown fields are kept. For
+/// `serde_json` only.
+impl Serialize for ContextMessage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.stored_json() {
+            Some(json) => Verbatim(&json).serialize(serializer),
+            None => self.get().serialize(serializer),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default)]
 pub struct SessionContext {
-    pub messages: Vec<Arc<AgentMessage>>,
+    pub messages: Vec<ContextMessage>,
     /// How many of them, from the first one on, stand for what the last compaction found:
     /// its summary and what it kept. Token counts that these report are of the time before.
     pub compacted: usize,
@@ -22,67 +135,90 @@ pub struct SessionContext {
 
 impl SessionContext {
     /// `branch` runs from the root to the leaf.
-    pub(crate) fn of_branch(branch: &[Arc<Entry>]) -> Self {
-        let mut context = Self::default();
-        let mut answered_by = None;
-        let mut compaction = None;
-        for (index, entry) in branch.iter().enumerate() {
-            match entry.kind() {
-                EntryKind::ModelChange(change) => {
-                    context.model = Some(ModelRef {
-                        provider: change.provider.clone(),
-                        id: change.model_id.clone(),
-                    });
-                }
-                EntryKind::ThinkingLevelChange(change) => {
-                    context.thinking_level = Some(change.thinking_level);
-                }
-                EntryKind::Compaction(body) => compaction = Some((index, body)),
-                EntryKind::Message(message) => {
-                    if let AgentMessage::Assistant(message) = message.as_ref()
-                        && !message.model.is_empty()
-                    {
-                        answered_by = Some(message);
+    pub(crate) fn of_branch(nodes: &Nodes, branch: &[Index]) -> Self {
+        let mut context =
+            Self {
+                model: model(nodes, branch),
+                thinking_level: last(nodes, branch, EntryType::ThinkingLevelChange, |_, kind| {
+                    match kind {
+                        EntryKind::ThinkingLevelChange(change) => Some(change.thinking_level),
+                        _ => None,
                     }
-                }
-                EntryKind::BranchSummary(_)
-                | EntryKind::Custom(_)
-                | EntryKind::CustomMessage(_)
-                | EntryKind::Label(_)
-                | EntryKind::SessionInfo(_)
-                | EntryKind::Unknown(_) => {}
-            }
-        }
-        if context.model.is_none() {
-            context.model = answered_by.map(|message| ModelRef {
-                provider: message.provider.clone(),
-                id: message.model.clone(),
-            });
-        }
-
+                }),
+                ..Self::default()
+            };
         // Only the last compaction counts: its summary covers what the earlier ones did.
+        let compaction = last(nodes, branch, EntryType::Compaction, |place, kind| match kind {
+            EntryKind::Compaction(body) => Some((place, body)),
+            _ => None,
+        });
         let mut kept = branch;
-        if let Some((index, body)) = compaction {
-            context.messages.push(Arc::new(AgentMessage::CompactionSummary(
-                CompactionSummaryMessage {
-                    summary: body.summary.clone(),
-                    tokens_before: body.tokens_before,
-                    timestamp: branch[index].timestamp().unix_millis(),
-                },
-            )));
-            let first_kept = branch[..index]
-                .iter()
-                .position(|entry| entry.id().as_str() == body.first_kept_entry_id)
-                .unwrap_or(index);
-            context.messages.extend(
-                branch[first_kept..index].iter().filter_map(|entry| entry.context_message()),
-            );
-            context.compacted = context.messages.len();
-            kept = &branch[index..];
+        if let Some((place, body)) = compaction {
+            context.compact(nodes, (&branch[..place], branch[place]), body);
+            kept = &branch[place..];
         }
-        context.messages.extend(kept.iter().filter_map(|entry| entry.context_message()));
+        context.extend(nodes, kept);
         context
     }
+
+    fn compact(
+        &mut self,
+        nodes: &Nodes,
+        (before, compaction): (&[Index], Index),
+        body: CompactionEntry,
+    ) {
+        let summary = AgentMessage::CompactionSummary(CompactionSummaryMessage {
+            summary: body.summary,
+            tokens_before: body.tokens_before,
+            timestamp: nodes.timestamp(compaction).unix_millis(),
+        });
+        self.messages.push(Arc::new(summary).into());
+        let is_first_kept = |index: &Index| nodes.id(*index) == body.first_kept_entry_id;
+        if let Some(first_kept) = before.iter().position(is_first_kept) {
+            self.extend(nodes, &before[first_kept..]);
+        }
+        self.compacted = self.messages.len();
+    }
+
+    fn extend(&mut self, nodes: &Nodes, entries: &[Index]) {
+        self.messages.reserve(entries.len());
+        let messages = entries.iter().filter_map(|index| ContextMessage::of_entry(nodes, *index));
+        self.messages.extend(messages);
+    }
+}
+
+/// The last entry of a type, as far as `pick` takes it, with its place in the branch.
+fn last<T>(
+    nodes: &Nodes,
+    branch: &[Index],
+    entry_type: EntryType,
+    pick: impl Fn(usize, EntryKind) -> Option<T>,
+) -> Option<T> {
+    branch.iter().enumerate().rev().find_map(|(place, index)| {
+        if nodes.entry_type(*index) != entry_type {
+            return None;
+        }
+        pick(place, EntryKind::parse(entry_type, nodes.json(*index)))
+    })
+}
+
+fn model(nodes: &Nodes, branch: &[Index]) -> Option<ModelRef> {
+    let chosen = last(nodes, branch, EntryType::ModelChange, |_, kind| match kind {
+        EntryKind::ModelChange(change) => {
+            Some(ModelRef { provider: change.provider, id: change.model_id })
+        }
+        _ => None,
+    });
+    chosen.or_else(|| {
+        let replies =
+            branch.iter().rev().filter(|i| nodes.role(**i) == Some(MessageRole::Assistant));
+        replies.copied().find_map(|index| match body::<AgentMessage>(nodes.message_json(index)?)? {
+            AgentMessage::Assistant(reply) if !reply.model.is_empty() => {
+                Some(ModelRef { provider: reply.provider, id: reply.model })
+            }
+            _ => None,
+        })
+    })
 }
 
 impl Entry {
@@ -90,6 +226,13 @@ impl Entry {
     /// what was before it.
     pub fn context_message(&self) -> Option<Arc<AgentMessage>> {
         let timestamp = self.timestamp().unix_millis();
+        // Nothing else is parsed.
+        if !matches!(
+            self.entry_type(),
+            EntryType::Message | EntryType::CustomMessage | EntryType::BranchSummary
+        ) {
+            return None;
+        }
         let message = match self.kind() {
             EntryKind::Message(message) => return Some(Arc::clone(message)),
             EntryKind::CustomMessage(body) => AgentMessage::Custom(CustomMessage {

@@ -2,18 +2,19 @@
 
 use std::borrow::{Borrow, Cow};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
-use serde_json::value::RawValue;
 use smol_str::SmolStr;
 use wharf_protocol::surrogates::replace_lone_surrogates;
 use wharf_protocol::{AgentMessage, ThinkingLevel, UserContent};
 
 use crate::Timestamp;
-use crate::json::quote;
+use crate::json::{Verbatim, quote};
+use crate::preview::preview;
 
 /// Eight hex digits where this crate made it; files may hold any string.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -206,8 +207,61 @@ impl EntryType {
     }
 }
 
+/// Who a message is from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MessageRole {
+    User,
+    Assistant,
+    ToolResult,
+    BashExecution,
+    Custom,
+    BranchSummary,
+    CompactionSummary,
+}
+
+impl MessageRole {
+    const ALL: [Self; 7] = [
+        Self::User,
+        Self::Assistant,
+        Self::ToolResult,
+        Self::BashExecution,
+        Self::Custom,
+        Self::BranchSummary,
+        Self::CompactionSummary,
+    ];
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    pub fn of(message: &AgentMessage) -> Self {
+        match message {
+            AgentMessage::User(_) => Self::User,
+            AgentMessage::Assistant(_) => Self::Assistant,
+            AgentMessage::ToolResult(_) => Self::ToolResult,
+            AgentMessage::BashExecution(_) => Self::BashExecution,
+            AgentMessage::Custom(_) => Self::Custom,
+            AgentMessage::BranchSummary(_) => Self::BranchSummary,
+            AgentMessage::CompactionSummary(_) => Self::CompactionSummary,
+        }
+    }
+
+    /// As messages carry it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::ToolResult => "toolResult",
+            Self::BashExecution => "bashExecution",
+            Self::Custom => "custom",
+            Self::BranchSummary => "branchSummary",
+            Self::CompactionSummary => "compactionSummary",
+        }
+    }
+}
+
 impl EntryKind {
-    fn parse(entry_type: EntryType, text: &str) -> Self {
+    pub(crate) fn parse(entry_type: EntryType, text: &str) -> Self {
         let kind = match entry_type {
             EntryType::Message => body::<MessageEntry>(text).map(|e| Self::Message(e.message)),
             EntryType::ModelChange => body(text).map(Self::ModelChange),
@@ -257,7 +311,8 @@ impl EntryKind {
     }
 }
 
-fn body<T: DeserializeOwned>(text: &str) -> Option<T> {
+/// The value that `text` holds; half surrogate pairs, which no string can hold, are replaced.
+pub(crate) fn body<T: DeserializeOwned>(text: &str) -> Option<T> {
     serde_json::from_str(text)
         .ok()
         .or_else(|| serde_json::from_str(&replace_lone_surrogates(text)?).ok())
@@ -282,52 +337,64 @@ impl Slice {
 }
 
 pub struct Entry {
-    id: EntryId,
-    parent_id: Option<EntryId>,
-    timestamp: Timestamp,
+    base: EntryBase,
     entry_type: EntryType,
-    json: Slice,
+    json: Json,
     /// Parsed when first asked for: most entries of a long session never are.
     kind: OnceLock<Box<EntryKind>>,
 }
 
+/// An entry's JSON and what is known of it.
+pub(crate) struct Json {
+    pub(crate) text: Slice,
+    /// Where the message is in it, and whose it is.
+    pub(crate) message: Option<(Range<usize>, Option<MessageRole>)>,
+    pub(crate) has_lone_surrogates: bool,
+}
+
 impl Entry {
     pub fn id(&self) -> &EntryId {
-        &self.id
+        &self.base.id
     }
 
     pub fn parent_id(&self) -> Option<&EntryId> {
-        self.parent_id.as_ref()
+        self.base.parent_id.as_ref()
     }
 
     pub fn timestamp(&self) -> Timestamp {
-        self.timestamp
+        self.base.timestamp
     }
 
     pub fn entry_type(&self) -> EntryType {
         self.entry_type
     }
 
+    /// Of a `message` entry, unless its role is none that the format has.
+    pub fn role(&self) -> Option<MessageRole> {
+        self.json.message.as_ref().and_then(|(_, role)| *role)
+    }
+
     /// The whole entry as it stands in the file: one JSON object without a line feed.
     pub fn json(&self) -> &str {
-        self.json.as_str()
+        self.json.text.as_str()
     }
 
     /// The message of a `message` entry as it stands in the file.
     pub fn message_json(&self) -> Option<&str> {
-        #[derive(Deserialize)]
-        struct Raw<'a> {
-            #[serde(borrow)]
-            message: &'a RawValue,
-        }
-        if self.entry_type != EntryType::Message {
-            return None;
-        }
-        serde_json::from_str::<Raw<'_>>(self.json()).ok().map(|raw| raw.message.get())
+        self.json.message.as_ref().map(|(range, _)| &self.json()[range.clone()])
     }
 
     pub fn kind(&self) -> &EntryKind {
         self.kind.get_or_init(|| Box::new(EntryKind::parse(self.entry_type, self.json())))
+    }
+
+    /// [`kind`](Self::kind), but not kept if nobody asked before: for one pass over a long
+    /// session in bounded memory.
+    pub fn kind_once(&self) -> Cow<'_, EntryKind> {
+        match self.kind.get() {
+            Some(kind) => Cow::Borrowed(kind),
+            None => Cow::Owned(EntryKind::parse(self.entry_type, self.json())),
+        }
     }
 
     pub fn message(&self) -> Option<&Arc<AgentMessage>> {
@@ -338,6 +405,11 @@ impl Entry {
             EntryKind::Message(message) => Some(message),
             _ => None,
         }
+    }
+
+    /// What it says, in one line of at most `max_chars` characters.
+    pub fn preview(&self, max_chars: usize) -> String {
+        preview(self.entry_type, self.role(), self.message_json().unwrap_or(self.json()), max_chars)
     }
 }
 
@@ -377,26 +449,41 @@ impl EntryBase {
                 line.push_str(fields);
             }
         }
+        let message = match &kind {
+            // `{"message":` before it and `}` behind it are the body's.
+            EntryKind::Message(message) => {
+                let start = line.len() + r#"{"message":"#.len() - body.len();
+                Some((start..line.len() - 1, Some(MessageRole::of(message))))
+            }
+            _ => None,
+        };
         line.push('\n');
         let line = Arc::new(line);
-        let json = Slice::new(&line, 0, line.len() - 1);
+        let text = Slice::new(&line, 0, line.len() - 1);
+        let json = Json { text, message, has_lone_surrogates: false };
         let mut entry = self.into_loaded(entry_type, json);
         entry.kind = OnceLock::from(Box::new(kind));
         (entry, line)
     }
 
-    pub(crate) fn into_loaded(self, entry_type: EntryType, json: Slice) -> Entry {
-        let Self { id, parent_id, timestamp } = self;
-        Entry { id, parent_id, timestamp, entry_type, json, kind: OnceLock::new() }
+    pub(crate) fn into_loaded(self, entry_type: EntryType, json: Json) -> Entry {
+        Entry { base: self, entry_type, json, kind: OnceLock::new() }
     }
 }
 
-/// As it stands in the file.
+/// As it stands in the file; half surrogate pairs, at which many a reader of JSON fails,
+/// are replaced.
 impl Serialize for Entry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serde_json::from_str::<&RawValue>(self.json())
-            .map_err(serde::ser::Error::custom)?
-            .serialize(serializer)
+        Verbatim(&sound(self.json(), self.json.has_lone_surrogates)).serialize(serializer)
+    }
+}
+
+/// `json` as any reader takes it.
+pub(crate) fn sound(json: &str, has_lone_surrogates: bool) -> Cow<'_, str> {
+    match has_lone_surrogates {
+        true => replace_lone_surrogates(json).map_or(Cow::Borrowed(json), Cow::Owned),
+        false => Cow::Borrowed(json),
     }
 }
 

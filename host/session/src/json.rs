@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 use serde_json::value::RawValue;
 
 /// The fields of one object.
@@ -77,6 +78,23 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
+/// JSON text that is serialised as it stands, without being read again: tens of megabytes
+/// take as long as copying them. What is no JSON makes the output none; line feeds in it
+/// stay. Only for `serde_json`.
+#[derive(Debug, Clone, Copy)]
+pub struct Verbatim<'a>(pub &'a str);
+
+impl Serialize for Verbatim<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // How a `RawValue` serialises itself. One cannot be had without checking the text
+        // again. A test here fails should `serde_json` ever use another name.
+        const RAW_VALUE: &str = "$serde_json::private::RawValue";
+        let mut raw = serializer.serialize_struct(RAW_VALUE, 1)?;
+        raw.serialize_field(RAW_VALUE, self.0)?;
+        raw.end()
+    }
+}
+
 /// `text` as a JSON string.
 pub(crate) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
@@ -97,5 +115,15 @@ mod tests {
         fields.remove("c");
         assert_eq!(fields.to_text(), r#"{"a":1,"id":"x\"y","b\n":{"x":[1.0, 2]}}"#);
         assert!(Fields::parse("[1]").is_none());
+    }
+
+    #[test]
+    fn verbatim_text_is_not_touched() {
+        let text = r#"{"b":1.50,"a":[ "\ud83d" ]}"#;
+        let list = vec![Verbatim(text), Verbatim("7")];
+        assert_eq!(serde_json::to_string(&list).unwrap(), format!("[{text},7]"));
+        let raw = serde_json::value::to_raw_value(&Verbatim(text)).unwrap();
+        assert_eq!(raw.get(), text);
+        assert_eq!(serde_json::to_value(Verbatim("[1]")).unwrap(), serde_json::json!([1]));
     }
 }

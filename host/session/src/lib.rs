@@ -13,8 +13,12 @@
 //!   the session's entries: a file that was deleted is written again, one that was
 //!   replaced or cut is left alone, and the session goes on in a new one.
 //! - Whatever is not understood is kept as it stands in the file.
+//! - Memory: an open file takes its size and at most 48 bytes an entry. Its text stays in
+//!   memory on purpose: who truncates the file takes nothing from the session. What damage
+//!   makes to be repaired is held once more. What was appended is held as it was given.
 
 mod context;
+mod cursor;
 mod daily_cost;
 mod delete;
 mod directory;
@@ -24,33 +28,39 @@ mod error;
 mod find;
 mod fork;
 mod header;
+mod ids;
 mod json;
 mod listing;
 mod load;
 mod lock;
 mod migrate;
+mod nodes;
 mod notice;
+mod preview;
 mod scan;
 mod shared;
 mod store;
 mod timestamp;
 mod tree;
+mod tree_json;
 mod warning;
 mod writer;
 
-pub use context::SessionContext;
+pub use context::{ContextMessage, SessionContext};
 pub use daily_cost::{CostToday, DailyCost};
 pub use delete::{DeleteMethod, delete};
 pub use directory::SessionDir;
 pub use durability::Durability;
 pub use entry::{
     BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, EntryId,
-    EntryKind, EntryType, LabelEntry, ModelChangeEntry, SessionInfoEntry, ThinkingLevelChangeEntry,
+    EntryKind, EntryType, LabelEntry, MessageRole, ModelChangeEntry, SessionInfoEntry,
+    ThinkingLevelChangeEntry,
 };
 pub use error::{
     DeleteError, FindError, ForkError, ListError, LockError, OpenError, UnknownEntry, WriteError,
 };
 pub use header::{FORMAT_VERSION, SessionHeader, SessionOptions};
+pub use json::Verbatim;
 pub use listing::{Listing, Progress, SessionIndex, SessionInfo};
 pub use notice::Notice;
 pub use store::Session;

@@ -1,18 +1,24 @@
 //! Reads a session file of any version, whole or damaged. Writes nothing.
 
-use std::collections::HashMap;
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fs;
 use std::io::Read as _;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::entry::{EntryBase, EntryId, EntryType, Slice};
+use crate::Timestamp;
+use crate::cursor::RawString;
+use crate::entry::EntryId;
 use crate::error::OpenError;
 use crate::header::{FORMAT_VERSION, FoundHeader, SessionHeader};
+use crate::ids::Ids;
 use crate::json::{Fields, quote};
 use crate::migrate::{assigned_id, migrate};
+use crate::nodes::{FileEntries, Index, Parent};
 use crate::scan::{Envelope, OBJECT_START, ParentField, scan, trim};
-use crate::tree::{Index, Parent, Tree};
+use crate::tree::Tree;
 use crate::warning::{WarningKind, Warnings};
 use crate::writer::{Replacement, Stamp, TornTail};
 
@@ -87,7 +93,7 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
         |(found, _)| found.header,
     );
     let torn_tail = loader.has_torn_tail.then_some(TornTail { start: last_line, source_len });
-    let (tree, warnings) = loader.finish(&header);
+    let (tree, warnings) = loader.finish(header.timestamp);
     let replacement = (!current).then(|| Replacement {
         header: (!has_header).then(|| header.clone()),
         // The copy that is kept has the torn tail too.
@@ -170,18 +176,19 @@ fn is_torn_header(text: &str) -> bool {
     text.starts_with(&start) || start.starts_with(text)
 }
 
-struct Draft {
-    id: EntryId,
-    /// As the file says; [`Draft::parent`] is what it comes to.
-    parent_id: Option<EntryId>,
-    parent: Option<Parent>,
-    timestamp: Option<crate::Timestamp>,
-    entry_type: EntryType,
-    start: usize,
-    end: usize,
-    line: usize,
-    /// The id is not the one that the file says.
-    renamed: bool,
+/// Bytes at the beginning of a file that tell how long its lines are.
+const SAMPLE: usize = 1 << 20;
+
+/// Bytes that the line of an entry takes at least, if a program wrote it.
+const MIN_LINE: usize = 64;
+
+/// How many entries the text may have, so that hardly anything grows, and is copied,
+/// while it is read.
+fn expected_entries(text: &str) -> usize {
+    let sample = &text.as_bytes()[..text.len().min(SAMPLE)];
+    let lines = memchr::memchr_iter(b'\n', sample).count() + 1;
+    let line = (sample.len() / lines).max(MIN_LINE);
+    text.len() / line + text.len() / line / 16 + 1
 }
 
 struct Loader<'a> {
@@ -189,8 +196,18 @@ struct Loader<'a> {
     text: &'a Arc<String>,
     header_line: Option<usize>,
     warnings: Warnings,
-    drafts: Vec<Draft>,
-    by_id: HashMap<EntryId, Index>,
+    entries: FileEntries,
+    by_id: Ids,
+    /// Entries whose parent was not found before them, with their lines.
+    strays: Vec<(Index, usize)>,
+    /// Entries whose id is not the one that the file says.
+    renamed: HashSet<Index>,
+    /// Entries that name no parent and get the one before them.
+    adopted: Vec<Index>,
+    /// Of the last entry that had one.
+    timestamp: Option<Timestamp>,
+    /// How many entries at the beginning have none.
+    untimed: Index,
     carriage_returns: bool,
     has_torn_tail: bool,
     /// At least one line is what only session files have.
@@ -204,13 +221,19 @@ impl<'a> Loader<'a> {
         header_line: Option<usize>,
         warnings: Warnings,
     ) -> Self {
+        let capacity = expected_entries(text);
         Self {
             path,
             text,
             header_line,
             warnings,
-            drafts: Vec::new(),
-            by_id: HashMap::new(),
+            entries: FileEntries::of_text(text, capacity),
+            by_id: Ids::with_capacity(capacity),
+            strays: Vec::new(),
+            renamed: HashSet::new(),
+            adopted: Vec::new(),
+            timestamp: None,
+            untimed: 0,
             carriage_returns: false,
             has_torn_tail: false,
             is_session: false,
@@ -226,14 +249,16 @@ impl<'a> Loader<'a> {
         let (mut start, mut line) = (0, 0);
         while start < text.len() {
             line += 1;
-            let end = text[start..].find('\n').map_or(text.len(), |offset| start + offset);
+            let length = memchr::memchr(b'\n', &text.as_bytes()[start..]);
+            let end = length.map_or(text.len(), |length| start + length);
             self.read_line(line, start, end);
             start = end + 1;
         }
     }
 
     fn read_line(&mut self, number: usize, start: usize, end: usize) {
-        let line = &self.text[start..end];
+        let text = self.text;
+        let line = &text[start..end];
         let trimmed = trim(line);
         if trimmed.is_empty() {
             return;
@@ -244,7 +269,7 @@ impl<'a> Loader<'a> {
         }
         if let Some(envelope) = Envelope::parse(trimmed) {
             let start = start + line.find('{').unwrap_or_default();
-            self.add(number, start, start + trimmed.len(), envelope);
+            self.add(number, start..start + trimmed.len(), &envelope);
             return;
         }
         let scan = scan(line);
@@ -254,14 +279,14 @@ impl<'a> Loader<'a> {
         let last = end == self.text.len();
         self.has_torn_tail |= last && scan.objects.is_empty();
         for (range, envelope) in scan.objects {
-            self.add(number, start + range.start, start + range.end, envelope);
+            self.add(number, start + range.start..start + range.end, &envelope);
         }
         if scan.damaged {
             self.warn(number, if last { WarningKind::TornTail } else { WarningKind::BadLine });
         }
     }
 
-    fn add(&mut self, line: usize, start: usize, end: usize, envelope: Envelope) {
+    fn add(&mut self, line: usize, place: Range<usize>, envelope: &Envelope<'_>) {
         self.is_session |= envelope.is_convincing();
         if envelope.is_header {
             if self.header_line != Some(line) {
@@ -269,137 +294,159 @@ impl<'a> Loader<'a> {
             }
             return;
         }
-        let index = self.drafts.len();
-        let renamed = envelope.id.is_none();
-        if renamed {
-            self.warn(line, WarningKind::MissingId);
-        }
-        let id = envelope.id.unwrap_or_else(|| self.unused_id(index));
-        let (parent_id, parent) = match envelope.parent {
-            ParentField::Null => (None, Some(Parent::Root)),
-            ParentField::Missing => {
-                (None, Some(index.checked_sub(1).map_or(Parent::Root, Parent::Entry)))
-            }
-            // An append-only file has parents first. The others are looked up at the end.
-            ParentField::Id(id) => {
-                let parent = self.by_id.get(&id).map(|&index| Parent::Entry(index));
-                (Some(id), parent)
-            }
+        let timestamp = envelope.timestamp.or(self.timestamp);
+        self.timestamp = timestamp;
+        let pushed = self.entries.push(place, envelope, timestamp.unwrap_or_default());
+        let Some(index) = pushed else {
+            self.warn(line, WarningKind::BadLine);
+            return;
         };
+        self.untimed += Index::from(timestamp.is_none());
+        let parent = match envelope.parent {
+            ParentField::Null => Parent::Root,
+            ParentField::Missing => match index.checked_sub(1) {
+                None => Parent::Root,
+                Some(before) => {
+                    self.adopted.push(index);
+                    Parent::Entry(before)
+                }
+            },
+            // An append-only file has parents first, mostly right before. The others are
+            // looked up at the end.
+            ParentField::Id(id) => self.place_of(&id.decode(), index).map_or_else(
+                || {
+                    self.strays.push((index, line));
+                    Parent::Root
+                },
+                Parent::Entry,
+            ),
+        };
+        self.entries.set_parent(index, parent);
+
+        let id = envelope.id.map(RawString::decode);
+        let id = id.unwrap_or_else(|| {
+            self.warn(line, WarningKind::MissingId);
+            let id = self.unused_id(index);
+            self.rename(index, id.clone());
+            Cow::Owned(id.to_string())
+        });
         // Later references mean the later entry, so the earlier one gets another id.
         // Repairs depend on what precedes them only: an append doesn't change them.
-        if let Some(earlier) = self.by_id.insert(id.clone(), index) {
+        if let Some(earlier) = self.insert(&id, index) {
             let other = self.unused_id(earlier);
-            self.by_id.insert(other.clone(), earlier);
-            self.drafts[earlier].id = other;
-            self.drafts[earlier].renamed = true;
+            self.rename(earlier, other.clone());
+            self.insert(other.as_str(), earlier);
             self.warn(line, WarningKind::DuplicateId);
         }
-        self.drafts.push(Draft {
-            id,
-            parent_id,
-            parent,
-            timestamp: envelope.timestamp,
-            entry_type: envelope.entry_type,
-            start,
-            end,
-            line,
-            renamed,
-        });
     }
 
-    fn unused_id(&self, ordinal: usize) -> EntryId {
-        assigned_id(ordinal, |id| self.by_id.contains_key(id))
+    /// Where an entry with this id is before `index`.
+    fn place_of(&self, id: &str, index: Index) -> Option<Index> {
+        let before = index.checked_sub(1).filter(|before| self.entries.id(*before) == id);
+        before.or_else(|| self.find(id))
     }
 
-    fn finish(mut self, header: &SessionHeader) -> (Tree, Warnings) {
-        let parents = self.resolve_parents();
-        let ids: Vec<Option<EntryId>> = self
-            .drafts
-            .iter()
-            .zip(&parents)
-            .map(|(draft, parent)| match parent {
-                Parent::Root => None,
-                Parent::Entry(index) => Some(self.drafts[*index].id.clone()),
-                Parent::Severed(_) => draft.parent_id.clone(),
-            })
-            .collect();
-        let mut timestamp = header.timestamp;
-        let text = self.text;
-        let entries = self.drafts.into_iter().zip(ids).zip(parents).map(|((draft, id), parent)| {
-            timestamp = draft.timestamp.unwrap_or(timestamp);
-            let json = if draft.renamed || draft.parent_id != id {
-                repaired(&text[draft.start..draft.end], &draft.id, id.as_ref())
-            } else {
-                Slice::new(text, draft.start, draft.end)
-            };
-            let base = EntryBase { id: draft.id, parent_id: id, timestamp };
-            (base.into_loaded(draft.entry_type, json), parent)
-        });
-        (Tree::load(self.by_id, entries), self.warnings)
+    fn find(&self, id: &str) -> Option<Index> {
+        self.by_id.find(id, |index| self.entries.id(index))
     }
 
-    fn resolve_parents(&mut self) -> Vec<Parent> {
-        let mut parents = Vec::with_capacity(self.drafts.len());
-        let mut forward = false;
-        for index in 0..self.drafts.len() {
-            let draft = &self.drafts[index];
-            let line = draft.line;
-            let known = draft.parent.or_else(|| {
-                let id = draft.parent_id.as_ref()?;
-                self.by_id.get(id).map(|&parent| Parent::Entry(parent))
-            });
-            parents.push(known.unwrap_or_else(|| {
-                self.warnings.add(self.path, line, WarningKind::OrphanedParent);
-                Parent::Severed(index.checked_sub(1))
-            }));
-            forward |= points_forward(&parents, index);
+    fn insert(&mut self, id: &str, index: Index) -> Option<Index> {
+        self.by_id.insert(id, index, |index| self.entries.id(index))
+    }
+
+    fn rename(&mut self, index: Index, id: EntryId) {
+        self.entries.set_id(index, id);
+        self.renamed.insert(index);
+    }
+
+    fn unused_id(&self, index: Index) -> EntryId {
+        assigned_id(index as usize, |id| self.find(id.as_str()).is_some())
+    }
+
+    /// `created` is the time for entries that have none and none before them.
+    fn finish(mut self, created: Timestamp) -> (Tree, Warnings) {
+        for index in 0..self.untimed {
+            self.entries.set_timestamp(index, created);
         }
-        if forward && has_cycle(&parents) {
-            for index in 0..parents.len() {
-                if points_forward(&parents, index) {
-                    parents[index] = Parent::Severed(index.checked_sub(1));
-                    self.warn(self.drafts[index].line, WarningKind::ParentCycle);
+        self.find_strays();
+        self.repair();
+        (Tree::load(self.by_id, self.entries), self.warnings)
+    }
+
+    fn find_strays(&mut self) {
+        let strays = std::mem::take(&mut self.strays);
+        let mut forward = Vec::new();
+        for &(index, line) in &strays {
+            let parent = match Envelope::parse(self.entries.json(index)).map(|e| e.parent) {
+                Some(ParentField::Id(id)) => self.find(&id.decode()),
+                _ => None,
+            };
+            match parent {
+                Some(parent) => {
+                    self.entries.set_parent(index, Parent::Entry(parent));
+                    // Every cycle has such an entry.
+                    if parent >= index {
+                        forward.push((index, line));
+                    }
+                }
+                None => {
+                    self.entries.set_parent(index, Parent::Severed(None));
+                    self.warn(line, WarningKind::OrphanedParent);
                 }
             }
         }
-        parents
+        if !forward.is_empty() && has_cycle(&self.entries) {
+            for (index, line) in forward {
+                self.entries.set_parent(index, Parent::Severed(None));
+                self.warn(line, WarningKind::ParentCycle);
+            }
+        }
+    }
+
+    /// Brings the JSON of entries in line with the id and the parent that they have.
+    fn repair(&mut self) {
+        let mut repairs = std::mem::take(&mut self.adopted);
+        if !self.renamed.is_empty() {
+            let parent = |index: Index| self.entries.parent(index).in_tree();
+            repairs.extend(self.renamed.iter().copied());
+            repairs.extend((0..self.entries.next_index()).filter(|index| {
+                parent(*index).is_some_and(|parent| self.renamed.contains(&parent))
+            }));
+            repairs.sort_unstable();
+            repairs.dedup();
+        }
+        for index in repairs {
+            let Some(mut fields) = Fields::parse(self.entries.json(index)) else { continue };
+            let id = quote(self.entries.id(index));
+            let parent = match self.entries.parent(index) {
+                Parent::Root => Some("null".to_owned()),
+                Parent::Entry(parent) => Some(quote(self.entries.id(parent))),
+                Parent::Severed(_) => None,
+            };
+            fields.set(1, "id", id);
+            if let Some(parent) = parent {
+                fields.set(2, "parentId", parent);
+            }
+            let json = fields.to_text();
+            self.entries.repair(index, &json);
+        }
     }
 }
 
-/// Every cycle has such an entry.
-fn points_forward(parents: &[Parent], index: Index) -> bool {
-    parents[index].link().is_some_and(|parent| parent >= index)
-}
-
-fn has_cycle(parents: &[Parent]) -> bool {
-    /// The walk, by its first entry, that came by.
-    const NEVER: usize = usize::MAX;
-    let mut seen = vec![NEVER; parents.len()];
-    for start in 0..parents.len() {
+fn has_cycle(entries: &FileEntries) -> bool {
+    /// Of an entry that no walk came by; else the walk, by its first entry.
+    const NEVER: Index = Index::MAX;
+    let mut seen = vec![NEVER; entries.len()];
+    for start in 0..entries.next_index() {
         let mut next = Some(start);
         while let Some(index) = next {
-            match seen[index] {
-                NEVER => seen[index] = start,
+            match seen[index as usize] {
+                NEVER => seen[index as usize] = start,
                 walk if walk == start => return true,
                 _ => break,
             }
-            next = parents[index].link();
+            next = entries.parent(index).link();
         }
     }
     false
-}
-
-/// The entry's JSON with the id and the parent that it has in memory.
-fn repaired(text: &str, id: &EntryId, parent: Option<&EntryId>) -> Slice {
-    let json = match Fields::parse(text) {
-        Some(mut fields) => {
-            fields.set(1, "id", quote(id.as_str()));
-            fields.set(2, "parentId", parent.map_or("null".to_owned(), |id| quote(id.as_str())));
-            fields.to_text()
-        }
-        None => text.to_owned(),
-    };
-    let end = json.len();
-    Slice::new(&Arc::new(json), 0, end)
 }

@@ -63,14 +63,14 @@ struct Migration {
 }
 
 impl Migration {
-    fn object(&mut self, text: &str, envelope: &Envelope) -> String {
+    fn object(&mut self, text: &str, envelope: &Envelope<'_>) -> String {
         let Some(mut fields) = Fields::parse(text) else { return text.to_owned() };
         if envelope.is_header {
             fields.set(1, "version", FORMAT_VERSION.to_string());
             self.by_line.push(None);
             return fields.to_text();
         }
-        let id = envelope.id.clone().unwrap_or_else(|| {
+        let id = envelope.id.map(|id| EntryId::new(id.decode())).unwrap_or_else(|| {
             let id = assigned_id(self.entries, |id| self.taken.contains(id));
             fields.set(1, "id", quote(id.as_str()));
             id

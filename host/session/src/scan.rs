@@ -1,16 +1,11 @@
 //! Finds the JSON objects in a line of a session file, whole or damaged. Knows
 //! nothing of the other lines.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
-use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
-use smol_str::SmolStr;
-
 use crate::Timestamp;
-use crate::entry::{EntryId, EntryType};
-use crate::json::Fields;
+use crate::cursor::{Cursor, RawString};
+use crate::entry::{EntryType, MessageRole};
 
 /// How every writer of the format starts a line.
 pub(crate) const OBJECT_START: &str = "{\"type\":\"";
@@ -18,84 +13,77 @@ pub(crate) const OBJECT_START: &str = "{\"type\":\"";
 /// Unfinished objects that are tried per damaged line: each try may read to its end.
 const MAX_TRIES: usize = 16;
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ParentField {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ParentField<'a> {
     Missing,
     Null,
-    Id(EntryId),
+    Id(RawString<'a>),
 }
 
-/// What is read of an entry when a file is opened.
+/// What is read of an entry when a file is opened. Of a repeated field the last counts,
+/// as JavaScript takes it; one of another JSON type than it should have is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Envelope {
+pub(crate) struct Envelope<'a> {
+    pub(crate) type_name: RawString<'a>,
     pub(crate) is_header: bool,
     pub(crate) entry_type: EntryType,
-    pub(crate) id: Option<EntryId>,
-    pub(crate) parent: ParentField,
+    /// Never empty.
+    pub(crate) id: Option<RawString<'a>>,
+    pub(crate) parent: ParentField<'a>,
     pub(crate) timestamp: Option<Timestamp>,
+    /// Where the message is, and its role if that is known.
+    pub(crate) message: Option<(Range<usize>, Option<MessageRole>)>,
+    /// A string in it has an escape of half a surrogate pair.
+    pub(crate) has_lone_surrogates: bool,
 }
 
-#[derive(Deserialize)]
-struct WireEnvelope<'a> {
-    r#type: SmolStr,
-    #[serde(default)]
-    id: Option<EntryId>,
-    #[serde(default, rename = "parentId", deserialize_with = "present")]
-    parent_id: Option<Option<EntryId>>,
-    #[serde(default, borrow)]
-    timestamp: Cow<'a, str>,
-}
-
-/// Tells `null` from a missing field.
-fn present<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Option<EntryId>>, D::Error> {
-    Option::deserialize(d).map(Some)
-}
-
-impl Envelope {
+impl<'a> Envelope<'a> {
     /// `None` where `text` is no JSON object with a type.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        // serde reads arrays as structs too.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let (envelope, end) = Self::parse_start(text)?;
+        (end == text.len()).then_some(envelope)
+    }
+
+    /// Of the object that `text` begins with, and where that ends.
+    fn parse_start(text: &'a str) -> Option<(Self, usize)> {
         if !text.starts_with('{') {
             return None;
         }
-        match serde_json::from_str::<WireEnvelope<'_>>(text) {
-            Ok(wire) => Some(Self::new(
-                &wire.r#type,
-                wire.id,
-                match wire.parent_id {
-                    None => ParentField::Missing,
-                    Some(None) => ParentField::Null,
-                    Some(Some(id)) => ParentField::Id(id),
-                },
-                &wire.timestamp,
-            )),
-            Err(_) => Self::parse_leniently(text),
-        }
-    }
-
-    /// For objects whose base fields have other JSON types than they should.
-    fn parse_leniently(text: &str) -> Option<Self> {
-        let fields = Fields::parse(text)?;
-        Some(Self::new(
-            &fields.get_str("type")?,
-            fields.get_str("id").map(EntryId::new),
-            match (fields.get_str("parentId"), fields.get("parentId")) {
-                (Some(id), _) => ParentField::Id(EntryId::new(id)),
-                (None, Some("null")) => ParentField::Null,
-                (None, _) => ParentField::Missing,
-            },
-            &fields.get_str("timestamp").unwrap_or_default(),
-        ))
-    }
-
-    fn new(name: &str, id: Option<EntryId>, parent: ParentField, timestamp: &str) -> Self {
-        Self {
-            is_header: name == "session",
-            entry_type: EntryType::from_name(name),
-            id: id.filter(|id| !id.as_str().is_empty()),
+        let mut cursor = Cursor::new(text);
+        let (mut type_name, mut id, mut timestamp, mut message) = (None, None, None, None);
+        let mut parent = ParentField::Missing;
+        cursor.object(|key, cursor| {
+            match &*key.decode() {
+                "type" => type_name = cursor.string_value()?,
+                "id" => id = cursor.string_value()?,
+                "timestamp" => timestamp = cursor.string_value()?,
+                "parentId" => {
+                    parent = match cursor.starts_with()? {
+                        b'"' => {
+                            cursor.string_value()?.map_or(ParentField::Missing, ParentField::Id)
+                        }
+                        b'n' => cursor.value().map(|_| ParentField::Null)?,
+                        _ => cursor.value().map(|_| ParentField::Missing)?,
+                    };
+                }
+                "message" => message = parse_message(cursor)?,
+                _ => drop(cursor.value()?),
+            }
+            Some(())
+        })?;
+        let type_name: RawString<'_> = type_name?;
+        let entry_type = EntryType::from_name(&type_name.decode());
+        let envelope = Self {
+            type_name,
+            is_header: type_name.decode() == "session",
+            entry_type,
+            id: id.filter(|id: &RawString<'_>| !id.raw.is_empty()),
             parent,
-            timestamp: Timestamp::parse(timestamp),
-        }
+            timestamp: timestamp.and_then(|text: RawString<'_>| Timestamp::parse(&text.decode())),
+            message: message.filter(|_| entry_type == EntryType::Message),
+            has_lone_surrogates: cursor.has_lone_surrogates(),
+        };
+        Some((envelope, cursor.at()))
     }
 
     /// Whether nothing but a session file would have this object. Objects inside of
@@ -108,11 +96,30 @@ impl Envelope {
     }
 }
 
+/// Passes the value of `message`.
+fn parse_message(cursor: &mut Cursor<'_>) -> Option<Option<(Range<usize>, Option<MessageRole>)>> {
+    if cursor.starts_with()? != b'{' {
+        return cursor.value().map(|_| None);
+    }
+    let start = cursor.at();
+    let mut role = None;
+    cursor.object(|key, cursor| {
+        match key.raw {
+            "role" => {
+                role = cursor.string_value()?.and_then(|r| MessageRole::from_name(&r.decode()))
+            }
+            _ => drop(cursor.value()?),
+        }
+        Some(())
+    })?;
+    Some(Some((start..cursor.at(), role)))
+}
+
 /// A line that is more or less than one object.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct Scan<'a> {
     /// With their places in the line.
-    pub(crate) objects: Vec<(Range<usize>, Envelope)>,
+    pub(crate) objects: Vec<(Range<usize>, Envelope<'a>)>,
     /// Something is left that is no object.
     pub(crate) damaged: bool,
     pub(crate) has_nul: bool,
@@ -123,7 +130,7 @@ pub(crate) fn trim(line: &str) -> &str {
 }
 
 /// Reads a line which [`Envelope::parse`] doesn't take.
-pub(crate) fn scan(line: &str) -> Scan {
+pub(crate) fn scan(line: &str) -> Scan<'_> {
     let mut scan = Scan { has_nul: line.contains('\0'), ..Scan::default() };
     let mut start = 0;
     // JSON text holds no raw NUL: what is on either side of a run was written apart.
@@ -134,7 +141,7 @@ pub(crate) fn scan(line: &str) -> Scan {
     scan
 }
 
-fn scan_part(line: &str, range: Range<usize>, scan: &mut Scan) {
+fn scan_part<'a>(line: &'a str, range: Range<usize>, scan: &mut Scan<'a>) {
     let part = trim(&line[range.clone()]);
     if part.is_empty() {
         return;
@@ -154,20 +161,15 @@ fn scan_part(line: &str, range: Range<usize>, scan: &mut Scan) {
         && let Some(offset) = part[at..].find(OBJECT_START)
     {
         let start = at + offset;
-        let mut values =
-            serde_json::Deserializer::from_str(&part[start..]).into_iter::<&RawValue>();
-        let Some(Ok(value)) = values.next() else {
+        let Some((envelope, len)) = Envelope::parse_start(&part[start..]) else {
             tries += 1;
             at = start + OBJECT_START.len();
             continue;
         };
-        let end = start + value.get().len();
+        let end = start + len;
         let rest = trim(&part[end..]);
         // An object within another one is followed by `,`, `]` or `}`.
-        if (rest.is_empty() || rest.starts_with('{'))
-            && let Some(envelope) = Envelope::parse(value.get())
-            && envelope.is_convincing()
-        {
+        if (rest.is_empty() || rest.starts_with('{')) && envelope.is_convincing() {
             scan.damaged |= !trim(&part[covered..start]).is_empty();
             scan.objects.push((base + start..base + end, envelope));
             covered = end;
@@ -179,6 +181,7 @@ fn scan_part(line: &str, range: Range<usize>, scan: &mut Scan) {
 
 #[cfg(test)]
 mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     const A: &str = r#"{"type":"label","id":"a","parentId":null,"timestamp":"2024-12-03T14:00:00.000Z","targetId":"x"}"#;
@@ -208,18 +211,31 @@ mod tests {
 
     #[test]
     fn base_fields_of_wrong_types_are_missing() {
-        let envelope = Envelope::parse(r#"{"type":"message","id":7,"parentId":[],"timestamp":1}"#);
-        assert_eq!(
-            envelope,
-            Some(Envelope {
-                is_header: false,
-                entry_type: EntryType::Message,
-                id: None,
-                parent: ParentField::Missing,
-                timestamp: None,
-            })
-        );
-        assert_eq!(Envelope::parse(r#"{"id":"a"}"#), None);
-        assert_eq!(Envelope::parse(r#"["session"]"#), None);
+        let text = r#"{"type":"message","id":7,"parentId":[],"timestamp":1,"message":"x"}"#;
+        let envelope = Envelope::parse(text).unwrap();
+        assert_eq!(envelope.entry_type, EntryType::Message);
+        assert_eq!((envelope.id, envelope.parent), (None, ParentField::Missing));
+        assert_eq!((envelope.timestamp, envelope.message), (None, None));
+        for text in [
+            r#"{"id":"a"}"#,
+            r#"["session"]"#,
+            r#"{"type":7}"#,
+            r#"{"type":"label"} x"#,
+            r#"{"type":"label","x":"\x"}"#,
+        ] {
+            assert_eq!(Envelope::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn fields_may_be_repeated_escaped_and_in_any_order() {
+        let text = r#"{"message":{"content":{"role":"x"},"role":"toolResult"},"\u0069d":"a","id":"b\ud83d","parentId":null,"timestamp":"2024-12-03T14:00:01.000Z","type":"x","type":"\u006dessage"}"#;
+        let envelope = Envelope::parse(text).unwrap();
+        assert_eq!(envelope.id.unwrap().decode(), "b\u{fffd}");
+        assert_eq!(envelope.parent, ParentField::Null);
+        assert!(envelope.is_convincing() && envelope.has_lone_surrogates);
+        let (range, role) = envelope.message.unwrap();
+        assert_eq!(&text[range], r#"{"content":{"role":"x"},"role":"toolResult"}"#);
+        assert_eq!(role, Some(MessageRole::ToolResult));
     }
 }

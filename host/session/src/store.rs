@@ -12,15 +12,18 @@ use crate::directory::SessionDir;
 use crate::durability::Durability;
 use crate::entry::{
     BranchSummaryEntry, CompactionEntry, CustomEntry, CustomMessageEntry, Entry, EntryBase,
-    EntryId, EntryKind, EntryType, LabelEntry, ModelChangeEntry, SessionInfoEntry, Slice,
+    EntryId, EntryKind, EntryType, Json, LabelEntry, ModelChangeEntry, SessionInfoEntry, Slice,
     ThinkingLevelChangeEntry,
 };
 use crate::error::{LockError, OpenError, UnknownEntry, WriteError};
 use crate::header::{SessionHeader, SessionOptions};
 use crate::load::load;
+use crate::nodes::{Index, Nodes};
 use crate::notice::Notice;
+use crate::scan::Envelope;
 use crate::shared::Shared;
 use crate::tree::{Tree, TreeNode};
+use crate::tree_json::tree_json;
 use crate::warning::Warnings;
 use crate::writer::{Lines, Receipt, Room, Snapshot, Start, Target, Writer};
 
@@ -244,16 +247,24 @@ impl Session {
     }
 
     pub fn leaf_id(&self) -> Option<EntryId> {
-        self.state().tree.leaf_id().cloned()
+        self.state().tree.leaf_id()
+    }
+
+    /// The current entry; none before the first one.
+    pub fn leaf_entry(&self) -> Option<Arc<Entry>> {
+        let state = self.state();
+        let leaf = state.tree.leaf_id()?;
+        state.tree.get(leaf.as_str())
     }
 
     /// All entries in the order of the file.
     pub fn entries(&self) -> Vec<Arc<Entry>> {
-        self.state().tree.entries().cloned().collect()
+        let nodes = self.state().tree.nodes();
+        nodes.indices().map(|index| nodes.entry(index)).collect()
     }
 
     pub fn entry_count(&self) -> usize {
-        self.state().tree.entries().len()
+        self.state().tree.entry_count()
     }
 
     /// How many `message` entries there are, on all branches.
@@ -262,19 +273,32 @@ impl Session {
     }
 
     pub fn entry(&self, id: &str) -> Option<Arc<Entry>> {
-        self.state().tree.get(id).cloned()
+        self.state().tree.get(id)
     }
 
     /// All entries with their parents, in the order of the file.
     pub fn tree(&self) -> Vec<TreeNode> {
-        self.state().tree.listing()
+        let snapshot = self.state().tree.snapshot();
+        snapshot.listing()
+    }
+
+    /// The tree as `get_tree` answers with it: `{"roots": [...], "leafId": ...}`, the
+    /// nodes nested. As deep as the longest branch, so it wants a reader that can do that.
+    pub fn tree_json(&self) -> String {
+        let snapshot = self.state().tree.snapshot();
+        tree_json(&snapshot)
+    }
+
+    /// The entries right below `parent` (`None`: the roots, orphans too), oldest first.
+    pub fn children(&self, parent: Option<&str>) -> Vec<Arc<Entry>> {
+        self.state().tree.children(parent)
     }
 
     /// The entries from the root to the leaf. Where damage cut the branch off, it goes
     /// on with the entry before the damage.
     pub fn branch(&self) -> Vec<Arc<Entry>> {
-        let state = self.state();
-        state.tree.branch(state.tree.leaf())
+        let (nodes, leaf) = self.nodes_and_leaf();
+        entries_of(&nodes, leaf)
     }
 
     /// The entries from the root to `id`.
@@ -282,8 +306,8 @@ impl Session {
     /// # Errors
     /// If there is no such entry.
     pub fn branch_to(&self, id: &str) -> Result<Vec<Arc<Entry>>, UnknownEntry> {
-        let state = self.state();
-        Ok(state.tree.branch(Some(state.tree.find(id)?)))
+        let (nodes, place) = self.nodes_and_place(id)?;
+        Ok(entries_of(&nodes, Some(place)))
     }
 
     /// The label of an entry.
@@ -293,8 +317,8 @@ impl Session {
 
     /// What the model sees of the current branch.
     pub fn build_context(&self) -> SessionContext {
-        // Parses messages: not under the lock.
-        SessionContext::of_branch(&self.branch())
+        let (nodes, leaf) = self.nodes_and_leaf();
+        SessionContext::of_branch(&nodes, &nodes.branch(leaf))
     }
 
     /// What the model sees of the branch to `id`.
@@ -302,7 +326,21 @@ impl Session {
     /// # Errors
     /// If there is no such entry.
     pub fn build_context_to(&self, id: &str) -> Result<SessionContext, UnknownEntry> {
-        Ok(SessionContext::of_branch(&self.branch_to(id)?))
+        let (nodes, place) = self.nodes_and_place(id)?;
+        Ok(SessionContext::of_branch(&nodes, &nodes.branch(Some(place))))
+    }
+
+    // Walks go over a snapshot, so that nobody who appends has to wait for them.
+
+    fn nodes_and_leaf(&self) -> (Nodes, Option<Index>) {
+        let state = self.state();
+        (state.tree.nodes(), state.tree.leaf())
+    }
+
+    fn nodes_and_place(&self, id: &str) -> Result<(Nodes, Index), UnknownEntry> {
+        let state = self.state();
+        let place = state.tree.find(id)?;
+        Ok((state.tree.nodes(), place))
     }
 
     /// Moves the leaf to an earlier entry; `None`: before the first. Files don't tell
@@ -400,7 +438,7 @@ impl Session {
         };
         let (entry, line) = base.into_entry(kind, &body);
         let entry_type = entry.entry_type();
-        let place = state.tree.entries().len();
+        let place = state.tree.entry_count();
         state.tree.push(entry);
         // Still under the lock, so that the file has the order of the tree.
         let line = NewLine { line, entry_type, place };
@@ -434,12 +472,17 @@ impl Session {
         let mut state = self.state();
         let base = EntryBase {
             id: entry.id().clone(),
-            parent_id: state.tree.leaf_id().cloned(),
+            parent_id: state.tree.leaf_id(),
             timestamp: entry.timestamp(),
         };
         let line = Arc::new(format!("{json}\n"));
-        let json = Slice::new(&line, 0, json.len());
-        let place = state.tree.entries().len();
+        let envelope = Envelope::parse(json);
+        let json = Json {
+            text: Slice::new(&line, 0, json.len()),
+            has_lone_surrogates: envelope.as_ref().is_some_and(|e| e.has_lone_surrogates),
+            message: envelope.and_then(|envelope| envelope.message),
+        };
+        let place = state.tree.entry_count();
         state.tree.push(base.into_loaded(entry.entry_type(), json));
         let line = NewLine { line, entry_type: entry.entry_type(), place };
         drop(state.output.write(&self.inner, line));
@@ -467,6 +510,10 @@ impl Session {
         };
         receipt.await
     }
+}
+
+fn entries_of(nodes: &Nodes, from: Option<Index>) -> Vec<Arc<Entry>> {
+    nodes.branch(from).into_iter().map(|index| nodes.entry(index)).collect()
 }
 
 impl fmt::Debug for Session {
@@ -522,5 +569,5 @@ impl Output {
 
 fn snapshot(state: &Arc<Mutex<State>>) -> Snapshot {
     let state = Arc::downgrade(state);
-    Box::new(move || Some(lock(&*state.upgrade()?).tree.entries().cloned().collect()))
+    Box::new(move || Some(lock(&*state.upgrade()?).tree.entries().collect()))
 }

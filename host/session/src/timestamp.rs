@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 /// Milliseconds since the Unix epoch; shown as ISO 8601 in UTC with exactly three
 /// fractional digits: `2024-12-03T14:00:00.000Z`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
 impl Timestamp {

@@ -1,5 +1,5 @@
-//! The tree of entries in memory, with its leaf. Knows nothing of files; every
-//! walk is iterative, so a chain may be as long as memory allows.
+//! The tree of entries in memory, with its leaf, labels and name. Knows nothing of files;
+//! every walk is iterative, so a chain may be as long as memory allows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,37 +7,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::entry::{Entry, EntryBase, EntryId, EntryKind, EntryType};
+use crate::ids::Ids;
+use crate::nodes::{Children, FileEntries, Index, Nodes};
 use crate::{Timestamp, UnknownEntry};
-
-/// An entry's place among its session's entries.
-pub(crate) type Index = usize;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parent {
-    /// The first entry of a tree.
-    Root,
-    Entry(Index),
-    /// A root because the file is damaged: its parent is lost. Branches still go on with
-    /// the entry before it in the file, which nearly always is where its history is.
-    Severed(Option<Index>),
-}
-
-impl Parent {
-    /// Where a branch goes on.
-    pub(crate) fn link(self) -> Option<Index> {
-        match self {
-            Self::Root => None,
-            Self::Entry(index) => Some(index),
-            Self::Severed(index) => index,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Node {
-    entry: Arc<Entry>,
-    parent: Parent,
-}
 
 /// One entry in the listing of a whole tree, see [`Session::tree`](crate::Session::tree).
 #[derive(Debug, Clone)]
@@ -51,70 +23,85 @@ pub struct TreeNode {
 
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    nodes: Vec<Node>,
-    by_id: HashMap<EntryId, Index>,
+    nodes: Nodes,
+    by_id: Ids,
     leaf: Option<Index>,
-    labels: HashMap<EntryId, String>,
+    labels: Labels,
     name: Option<String>,
     message_count: usize,
     last_timestamp: Option<Timestamp>,
+    /// Made when first asked for.
+    children: Option<Children>,
+}
+
+/// The labels that entries have now.
+pub(crate) type Labels = HashMap<EntryId, String>;
+
+/// The tree as it was at one time, to be walked while it goes on.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) nodes: Nodes,
+    pub(crate) labels: Labels,
+    pub(crate) leaf: Option<Index>,
 }
 
 impl Tree {
     /// A tree of entries in file order, the last of which is the leaf. `by_id` has the
     /// place of every one of them.
-    pub(crate) fn load(
-        by_id: HashMap<EntryId, Index>,
-        entries: impl ExactSizeIterator<Item = (Entry, Parent)>,
-    ) -> Self {
-        let nodes = Vec::with_capacity(entries.len());
-        let mut tree = Self { nodes, by_id, ..Self::default() };
-        for (entry, parent) in entries {
-            tree.add_node(Arc::new(entry), parent);
+    pub(crate) fn load(by_id: Ids, file: FileEntries) -> Self {
+        let mut tree = Self { nodes: Nodes::of_file(file.finish()), by_id, ..Self::default() };
+        for index in tree.nodes.indices() {
+            let entry_type = tree.nodes.entry_type(index);
+            // The others say nothing of the tree.
+            if let EntryType::Label | EntryType::SessionInfo = entry_type {
+                let kind = EntryKind::parse(entry_type, tree.nodes.json(index));
+                tree.take_note_of(&kind);
+            }
+            tree.message_count += usize::from(entry_type == EntryType::Message);
+            tree.last_timestamp = tree.last_timestamp.max(Some(tree.nodes.timestamp(index)));
+            tree.leaf = Some(index);
         }
         tree
     }
 
-    /// Adds an entry below the leaf, and makes it the leaf.
+    /// Adds an entry below the leaf and makes it the leaf.
     pub(crate) fn push(&mut self, entry: Entry) {
-        self.by_id.insert(entry.id().clone(), self.nodes.len());
-        self.add_node(Arc::new(entry), self.leaf.map_or(Parent::Root, Parent::Entry));
+        let index = self.nodes.indices().end;
+        self.take_note_of(entry.kind());
+        self.message_count += usize::from(entry.entry_type() == EntryType::Message);
+        self.last_timestamp = self.last_timestamp.max(Some(entry.timestamp()));
+        let id = entry.id().clone();
+        self.nodes.push(entry, self.leaf);
+        self.by_id.insert(id.as_str(), index, |index| self.nodes.id(index));
+        if let Some(children) = &mut self.children {
+            children.push(&self.nodes, index);
+        }
+        self.leaf = Some(index);
     }
 
-    fn add_node(&mut self, entry: Arc<Entry>, parent: Parent) {
-        match entry.entry_type() {
-            EntryType::Message => self.message_count += 1,
-            EntryType::Label => self.apply_label(entry.kind()),
-            EntryType::SessionInfo => {
-                if let EntryKind::SessionInfo(info) = entry.kind() {
-                    self.name = info
-                        .name
-                        .as_deref()
-                        .map(str::trim)
-                        .filter(|n| !n.is_empty())
-                        .map(str::to_owned);
+    fn take_note_of(&mut self, kind: &EntryKind) {
+        match kind {
+            EntryKind::Label(change) => {
+                let target = EntryId::new(&change.target_id);
+                match change.label.as_deref() {
+                    Some(label) if !label.is_empty() => {
+                        self.labels.insert(target, label.to_owned());
+                    }
+                    _ => drop(self.labels.remove(&target)),
                 }
             }
-            EntryType::ModelChange
-            | EntryType::ThinkingLevelChange
-            | EntryType::Compaction
-            | EntryType::BranchSummary
-            | EntryType::Custom
-            | EntryType::CustomMessage
-            | EntryType::Unknown => {}
-        }
-        self.last_timestamp = self.last_timestamp.max(Some(entry.timestamp()));
-        self.leaf = Some(self.nodes.len());
-        self.nodes.push(Node { entry, parent });
-    }
-
-    fn apply_label(&mut self, kind: &EntryKind) {
-        if let EntryKind::Label(change) = kind {
-            let target = EntryId::new(&change.target_id);
-            match &change.label {
-                Some(label) => self.labels.insert(target, label.clone()),
-                None => self.labels.remove(&target),
-            };
+            EntryKind::SessionInfo(info) => {
+                let name = info.name.as_deref().map(str::trim).filter(|name| !name.is_empty());
+                self.name = name.map(str::to_owned);
+            }
+            EntryKind::Message(_)
+            | EntryKind::ModelChange(_)
+            | EntryKind::ThinkingLevelChange(_)
+            | EntryKind::Compaction(_)
+            | EntryKind::BranchSummary(_)
+            | EntryKind::Custom(_)
+            | EntryKind::CustomMessage(_)
+            | EntryKind::Unknown(_) => {}
         }
     }
 
@@ -123,16 +110,20 @@ impl Tree {
         let id = loop {
             // The first field of a version 4 UUID is wholly random.
             let id = EntryId::new(format!("{:08x}", Uuid::new_v4().as_fields().0));
-            if !self.by_id.contains_key(&id) {
+            if self.place_of(id.as_str()).is_none() {
                 break id;
             }
         };
         let timestamp = Timestamp::after(self.last_timestamp);
-        EntryBase { id, parent_id: self.leaf_id().cloned(), timestamp }
+        EntryBase { id, parent_id: self.leaf_id(), timestamp }
+    }
+
+    fn place_of(&self, id: &str) -> Option<Index> {
+        self.by_id.find(id, |index| self.nodes.id(index))
     }
 
     pub(crate) fn find(&self, id: &str) -> Result<Index, UnknownEntry> {
-        self.by_id.get(id).copied().ok_or_else(|| UnknownEntry(id.into()))
+        self.place_of(id).ok_or_else(|| UnknownEntry(id.into()))
     }
 
     pub(crate) fn set_leaf(&mut self, id: Option<&str>) -> Result<(), UnknownEntry> {
@@ -140,50 +131,51 @@ impl Tree {
         Ok(())
     }
 
-    pub(crate) fn leaf_id(&self) -> Option<&EntryId> {
-        self.leaf.map(|index| self.nodes[index].entry.id())
-    }
-
-    pub(crate) fn get(&self, id: &str) -> Option<&Arc<Entry>> {
-        self.by_id.get(id).map(|&index| &self.nodes[index].entry)
-    }
-
-    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = &Arc<Entry>> {
-        self.nodes.iter().map(|node| &node.entry)
-    }
-
-    pub(crate) fn listing(&self) -> Vec<TreeNode> {
-        self.nodes
-            .iter()
-            .map(|node| TreeNode {
-                entry: Arc::clone(&node.entry),
-                parent: match node.parent {
-                    Parent::Entry(index) => Some(index),
-                    Parent::Root | Parent::Severed(_) => None,
-                },
-                label: self.labels.get(node.entry.id()).cloned(),
-            })
-            .collect()
-    }
-
-    /// The entries from the root to `from`.
-    pub(crate) fn branch(&self, from: Option<Index>) -> Vec<Arc<Entry>> {
-        let mut branch = Vec::new();
-        let mut next = from;
-        while let Some(index) = next {
-            let node = &self.nodes[index];
-            branch.push(Arc::clone(&node.entry));
-            next = node.parent.link();
-        }
-        branch.reverse();
-        branch
-    }
-
     pub(crate) fn leaf(&self) -> Option<Index> {
         self.leaf
     }
 
+    pub(crate) fn leaf_id(&self) -> Option<EntryId> {
+        self.leaf.map(|index| EntryId::new(self.nodes.id(index)))
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<Entry>> {
+        self.place_of(id).map(|index| self.nodes.entry(index))
+    }
+
+    /// Oldest first. No parent: the roots.
+    pub(crate) fn children(&mut self, parent: Option<&str>) -> Vec<Arc<Entry>> {
+        let parent = match parent.map(|id| self.place_of(id)) {
+            // Nobody is the child of an entry that is not there.
+            Some(None) => return Vec::new(),
+            Some(place) => place,
+            None => None,
+        };
+        let Self { nodes, children, .. } = self;
+        let children = children.get_or_insert_with(|| Children::of(nodes));
+        children.list(parent).map(|index| nodes.entry(index)).collect()
+    }
+
+    /// The entries as they are now, for walks that need not keep others waiting.
+    pub(crate) fn nodes(&self) -> Nodes {
+        self.nodes.clone()
+    }
+
+    /// In the order of the file.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Arc<Entry>> {
+        self.nodes.indices().map(|index| self.nodes.entry(index))
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot { nodes: self.nodes.clone(), labels: self.labels.clone(), leaf: self.leaf }
+    }
+
+    pub(crate) fn entry_count(&self) -> usize {
+        self.nodes.len()
+    }
+
     pub(crate) fn label(&self, id: &str) -> Option<&str> {
+        self.place_of(id)?;
         self.labels.get(id).map(String::as_str)
     }
 
@@ -193,5 +185,23 @@ impl Tree {
 
     pub(crate) fn message_count(&self) -> usize {
         self.message_count
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn label(&self, index: Index) -> Option<&str> {
+        if self.labels.is_empty() {
+            return None;
+        }
+        self.labels.get(self.nodes.id(index)).map(String::as_str)
+    }
+
+    pub(crate) fn listing(&self) -> Vec<TreeNode> {
+        let node = |index| TreeNode {
+            entry: self.nodes.entry(index),
+            parent: self.nodes.parent(index).in_tree().map(|parent| parent as usize),
+            label: self.label(index).map(str::to_owned),
+        };
+        self.nodes.indices().map(node).collect()
     }
 }

@@ -130,6 +130,113 @@ fn headers() {
 }
 
 #[test]
+fn base_fields_of_other_types() {
+    let number = B.replace(r#""id":"b""#, r#""id":7"#);
+    check(format!("{HEADER}\n{A}\n{number}\n"), "a<- 00000001<a", &[(3, MissingId)]);
+    let null = B.replace(r#""id":"b""#, r#""id":null"#);
+    check(format!("{HEADER}\n{A}\n{null}\n"), "a<- 00000001<a", &[(3, MissingId)]);
+    let empty = B.replace(r#""id":"b""#, r#""id":"""#);
+    check(format!("{HEADER}\n{A}\n{empty}\n"), "a<- 00000001<a", &[(3, MissingId)]);
+    // What names no parent goes on where the file was.
+    let parent = B.replace(r#""parentId":"a""#, r#""parentId":7"#);
+    check(format!("{HEADER}\n{A}\n{parent}\n"), "a<- b<a", &[]);
+    let time = B.replace(r#""timestamp":"2024-12-03T14:00:02.000Z""#, r#""timestamp":null"#);
+    check(format!("{HEADER}\n{A}\n{time}\n{C}\n"), "a<- b<a c<b", &[]);
+}
+
+#[test]
+fn unusual_lines_of_whole_entries() {
+    // Ids that do not stand in the text as they are, or not near its beginning.
+    let escaped = B.replace(r#""id":"b""#, r#""id":"\u0062""#);
+    check(format!("{HEADER}\n{A}\n{escaped}\n{C}\n"), "a<- b<a c<b", &[]);
+    let fields = r#""parentId":"a","timestamp":"2024-12-03T14:00:02.000Z","id":"b""#;
+    let late = format!(
+        r#"{{"type":"message","message":{{"role":"user","content":"{}"}},{fields}}}"#,
+        "x".repeat(300)
+    );
+    check(format!("{HEADER}\n{A}\n{late}\n{C}\n"), "a<- b<a c<b", &[]);
+    let long = "i".repeat(300);
+    let (b, c) =
+        (B.replace("\"b\"", &format!("\"{long}\"")), C.replace("\"b\"", &format!("\"{long}\"")));
+    check(format!("{HEADER}\n{A}\n{b}\n{c}\n"), &format!("a<- {long}<a c<{long}"), &[]);
+}
+
+#[test]
+fn half_surrogate_pairs_do_not_break_what_goes_out() {
+    let cut = B.replace("two", r"cut \ud83d");
+    let content = format!("{HEADER}\n{A}\n{cut}\n");
+    check(&content, "a<- b<a", &[]);
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.jsonl");
+    fs::write(&path, &content).unwrap();
+    let session = Session::open(&path).unwrap();
+    assert_eq!(session.entries()[1].json(), cut);
+    let messages = session.build_context().messages;
+    for json in [
+        serde_json::to_string(&messages).unwrap(),
+        serde_json::to_string(&session.entries()).unwrap(),
+        session.tree_json(),
+    ] {
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert!(value.to_string().contains("cut \u{fffd}"), "{json}");
+    }
+    match messages[1].get().unwrap().as_ref() {
+        AgentMessage::User(user) => assert_eq!(user.content.to_text(), "cut \u{fffd}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn labels_of_what_is_not_there() {
+    let label = r#"{"type":"label","id":"b","parentId":"a","timestamp":"2024-12-03T14:00:02.000Z","targetId":"nobody","label":"x"}"#;
+    let content = format!("{HEADER}\n{A}\n{label}\n{C}\n");
+    check(&content, "a<- b<a c<b", &[]);
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.jsonl");
+    fs::write(&path, &content).unwrap();
+    let session = Session::open(&path).unwrap();
+    assert_eq!(session.label("nobody"), None);
+    assert!(session.tree().iter().all(|node| node.label.is_none()));
+}
+
+#[test]
+fn messages_that_lack_what_their_role_asks_for() {
+    let odd = B.replace(r#","content":"two""#, "");
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.jsonl");
+    fs::write(&path, format!("{HEADER}\n{A}\n{odd}\n")).unwrap();
+    let messages = Session::open(&path).unwrap().build_context().messages;
+    assert!(messages[0].get().is_some());
+    assert!(messages[1].get().is_none() && messages[1].read().is_none());
+    assert_eq!(serde_json::to_string(&messages[1]).unwrap(), r#"{"role":"user"}"#);
+}
+
+/// Takes minutes if a try reads what the tries before it have read.
+#[test]
+fn long_garbage_in_one_line() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.jsonl");
+    for garbage in [
+        "{".repeat(2_000_000),
+        r#"{"type":""#.repeat(200_000),
+        r#"{"type":"x"}"#.repeat(100_000),
+        format!("{}{}", r#"{"type":"x"},"#.repeat(100_000), " ".repeat(1_000_000)),
+        "\0x".repeat(500_000),
+        format!(r#"{{"type":"custom","data":{}"#, "[".repeat(2_000_000)),
+        "\u{fffd}\\".repeat(500_000),
+    ] {
+        let mut bytes = format!("{HEADER}\n{A}\n{garbage}\n{B}\n").into_bytes();
+        fs::write(&path, &bytes).unwrap();
+        let session = Session::open(&path).unwrap();
+        assert_eq!(shape(&session), "a<- b<a", "{}", &garbage[..20.min(garbage.len())]);
+        assert!(!session.warnings().is_empty());
+        bytes.truncate(bytes.len() - B.len() - 1);
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(shape(&Session::open(&path).unwrap()), "a<-");
+    }
+}
+
+#[test]
 fn broken_trees() {
     // The parent is lost: a root, whose branch still leads to what is before it.
     check(format!("{HEADER}\n{A}\n{C}\n"), "a<- c<b", &[(3, OrphanedParent)]);
@@ -154,6 +261,13 @@ fn orphans_are_roots_with_their_own_parent_id() {
     let tree = session.tree();
     assert_eq!(tree[1].parent, None);
     assert_eq!(tree[1].entry.parent_id().unwrap().as_str(), "b");
+    assert_eq!(
+        session.tree_json(),
+        concat!(
+            r#"{"roots":[{"id":"a","parentId":null,"type":"message","role":"user","preview":"one","timestamp":"2024-12-03T14:00:01.000Z","children":[]},"#,
+            r#"{"id":"c","parentId":"b","type":"message","role":"user","preview":"three","timestamp":"2024-12-03T14:00:03.000Z","children":[]}],"leafId":"c"}"#
+        )
+    );
     assert_eq!(session.branch().len(), 2);
 }
 
@@ -205,7 +319,9 @@ fn hook_messages_of_version_2_become_custom_ones() {
     let path = dir.path().join("s.jsonl");
     fs::write(&path, &content).unwrap();
     let session = Session::open(&path).unwrap();
-    assert!(matches!(&*session.build_context().messages[1], AgentMessage::Custom(m) if m.display));
+    let context = session.build_context();
+    let message = context.messages[1].get().unwrap();
+    assert!(matches!(&**message, AgentMessage::Custom(m) if m.display));
     drop(session.append_message(user("more")));
     drop(session);
     let now = fs::read_to_string(&path).unwrap();

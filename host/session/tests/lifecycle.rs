@@ -9,9 +9,12 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use wharf_protocol::{AgentMessage, ThinkingLevel};
 use wharf_session::{
-    BranchSummaryEntry, CompactionEntry, CustomMessageEntry, Entry, EntryKind, FORMAT_VERSION,
-    OpenError, Session, SessionDir, SessionOptions, WriteError,
+    BranchSummaryEntry, CompactionEntry, ContextMessage, CustomMessageEntry, Entry, EntryKind,
+    FORMAT_VERSION, MessageRole, OpenError, Session, SessionDir, SessionOptions, WriteError,
 };
+
+const HEADER: &str =
+    r#"{"type":"session","version":3,"id":"u","timestamp":"2024-12-03T14:00:00.000Z","cwd":"/x"}"#;
 
 fn user(text: &str) -> Arc<AgentMessage> {
     let json = serde_json::json!({"role": "user", "content": text, "timestamp": 1});
@@ -35,7 +38,7 @@ fn lines(entries: &[Arc<Entry>]) -> Vec<String> {
 }
 
 fn texts(session: &Session) -> Vec<String> {
-    let text = |message: &Arc<AgentMessage>| match message.as_ref() {
+    let text = |message: &ContextMessage| match message.get().unwrap().as_ref() {
         AgentMessage::User(m) => m.content.to_text(),
         AgentMessage::Custom(m) => m.content.to_text(),
         AgentMessage::Assistant(m) => m.model.clone(),
@@ -312,12 +315,71 @@ fn entries_are_after_those_of_the_file() {
 }
 
 #[test]
-fn a_chain_of_half_a_million_is_walked() {
-    let session = Session::in_memory(Path::new("/x"));
-    for _ in 0..500_000 {
-        drop(session.append_custom("x", None));
+fn a_long_chain_is_walked() {
+    // A recursion would overflow its stack with either; the longer one takes its time
+    // where nothing is optimised.
+    const LENGTH: usize = if cfg!(debug_assertions) { 200_000 } else { 1_000_000 };
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.jsonl");
+    let mut text = HEADER.to_owned();
+    let mut parent = "null".to_owned();
+    for n in 0..LENGTH {
+        let message = r#"{"role":"user"}"#;
+        text.push_str(&format!(
+            "\n{{\"type\":\"message\",\"id\":\"{n:x}\",\"parentId\":{parent},\"message\":{message}}}"
+        ));
+        parent = format!("\"{n:x}\"");
     }
-    assert_eq!(session.branch().len(), 500_000);
-    assert_eq!(session.tree().len(), 500_000);
-    assert_eq!(session.build_context().messages.len(), 0);
+    text.push('\n');
+    fs::write(&path, text).unwrap();
+    let session = Session::open(&path).unwrap();
+    assert!(session.warnings().is_empty());
+    let last = format!("{:x}", LENGTH - 1);
+    assert_eq!(session.branch().len(), LENGTH);
+    assert_eq!(session.tree().len(), LENGTH);
+    assert_eq!(session.build_context().messages.len(), LENGTH);
+    let end = format!("{}],\"leafId\":\"{last}\"}}", "]}".repeat(LENGTH));
+    assert!(session.tree_json().ends_with(&end));
+    // What is added goes on behind what the file has.
+    let (id, _) = session.append_message(user("more"));
+    let children = session.children(Some(&last));
+    assert_eq!((children.len(), children[0].id()), (1, &id));
+    assert!(session.children(Some("nobody")).is_empty());
+}
+
+#[test]
+fn children_are_listed_oldest_first() {
+    let session = Session::in_memory(Path::new("/x"));
+    assert!(session.children(None).is_empty() && session.leaf_entry().is_none());
+    assert_eq!(session.tree_json(), r#"{"roots":[],"leafId":null}"#);
+    let ids = |session: &Session, parent: Option<&str>| -> Vec<String> {
+        session.children(parent).iter().map(|entry| entry.id().to_string()).collect()
+    };
+    let (root, _) = session.append_message(user("root"));
+    let mut expect = Vec::new();
+    for n in 0..3 {
+        session.set_leaf(Some(root.as_str())).unwrap();
+        expect.push(session.append_message(user(&n.to_string())).0.to_string());
+        assert_eq!(ids(&session, Some(root.as_str())), expect);
+    }
+    session.set_leaf(None).unwrap();
+    let (second, _) = session.append_message(user("another root"));
+    assert_eq!(ids(&session, None), [root.to_string(), second.to_string()]);
+    let leaf = session.leaf_entry().unwrap();
+    assert_eq!((leaf.id(), leaf.role()), (&second, Some(MessageRole::User)));
+
+    // By time, where a file has them in another order.
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("s.jsonl");
+    let line = |id: &str, parent: &str, second: u32| {
+        format!(
+            r#"{{"type":"custom","id":"{id}","parentId":{parent},"timestamp":"2024-12-03T14:00:0{second}.000Z","customType":"x"}}"#
+        )
+    };
+    let lines = [line("a", "null", 1), line("c", "\"a\"", 3), line("b", "\"a\"", 2)];
+    fs::write(&path, format!("{HEADER}\n{}\n", lines.join("\n"))).unwrap();
+    let session = Session::open(&path).unwrap();
+    assert_eq!(ids(&session, Some("a")), ["b", "c"]);
+    let json = session.tree_json();
+    assert!(json.find(r#""id":"b""#) < json.find(r#""id":"c""#), "{json}");
 }

@@ -30,7 +30,7 @@ fn texts(path: &Path) -> Vec<String> {
         .build_context()
         .messages
         .iter()
-        .map(|message| match &**message {
+        .map(|message| match &**message.get().unwrap() {
             wharf_protocol::AgentMessage::User(message) => message.content.to_text(),
             other => panic!("{other:?}"),
         })

@@ -10,13 +10,16 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use wharf_protocol::{AgentMessage, ThinkingLevel};
 use wharf_session::{
-    BranchSummaryEntry, CompactionEntry, CustomMessageEntry, Session, SessionDir, SessionOptions,
+    BranchSummaryEntry, CompactionEntry, CustomMessageEntry, MessageRole, Session, SessionDir,
+    SessionOptions,
 };
 
 /// Places are taken modulo the number of entries there are.
 #[derive(Debug, Clone)]
 enum Step {
     Message(String),
+    Reply(String),
+    Result(String),
     Custom(String),
     CustomMessage(String),
     Model(String),
@@ -34,6 +37,8 @@ fn step() -> impl Strategy<Value = Step> {
     let text = || any::<String>();
     prop_oneof![
         6 => text().prop_map(Step::Message),
+        3 => text().prop_map(Step::Reply),
+        2 => text().prop_map(Step::Result),
         1 => text().prop_map(Step::Custom),
         1 => text().prop_map(Step::CustomMessage),
         1 => text().prop_map(Step::Model),
@@ -48,9 +53,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn user(text: &str) -> Arc<AgentMessage> {
-    let json = serde_json::json!({"role": "user", "content": text, "timestamp": 1});
+fn message(json: serde_json::Value) -> Arc<AgentMessage> {
     Arc::new(serde_json::from_value(json).unwrap())
+}
+
+fn user(text: &str) -> Arc<AgentMessage> {
+    message(serde_json::json!({"role": "user", "content": text, "timestamp": 1}))
 }
 
 fn create(dir: &TempDir) -> Session {
@@ -65,6 +73,18 @@ fn apply(session: Session, step: &Step) -> Session {
     let id = |n: usize| session.entries()[n % count].id().to_string();
     match step {
         Step::Message(text) => drop(session.append_message(user(text))),
+        Step::Reply(text) => drop(session.append_message(message(serde_json::json!({
+            "role": "assistant", "stopReason": "toolUse", "provider": "p", "model": text,
+            "content": [
+                {"type": "text", "text": text},
+                {"type": "toolCall", "id": text, "name": "read", "arguments": {"path": text}},
+            ],
+            "usage": {"totalTokens": text.len()}, "timestamp": 2,
+        })))),
+        Step::Result(text) => drop(session.append_message(message(serde_json::json!({
+            "role": "toolResult", "toolCallId": text, "toolName": text, "details": {"x": text},
+            "content": [{"type": "text", "text": text}], "isError": false, "timestamp": 3,
+        })))),
         Step::Custom(text) => {
             drop(session.append_custom(text, Some(serde_json::json!({ "v": text }))));
         }
@@ -107,6 +127,53 @@ fn reopen(session: Session) -> Session {
     Session::open(&path).unwrap()
 }
 
+/// The nodes of `tree_json` as `(id, depth)` in its order, and the whole value.
+fn nested(session: &Session) -> (Vec<(String, usize)>, serde_json::Value) {
+    let tree: serde_json::Value = serde_json::from_str(&session.tree_json()).unwrap();
+    let mut nodes = Vec::new();
+    let mut open: Vec<(&serde_json::Value, usize)> =
+        tree["roots"].as_array().unwrap().iter().rev().map(|root| (root, 0)).collect();
+    while let Some((node, depth)) = open.pop() {
+        nodes.push((node["id"].as_str().unwrap().to_owned(), depth));
+        let children = node["children"].as_array().unwrap();
+        open.extend(children.iter().rev().map(|child| (child, depth + 1)));
+    }
+    (nodes, tree)
+}
+
+/// The same, from what the other methods tell.
+fn walked(session: &Session) -> Vec<(String, usize)> {
+    let mut nodes = Vec::new();
+    let mut open: Vec<_> = session.children(None).into_iter().rev().map(|root| (root, 0)).collect();
+    while let Some((entry, depth)) = open.pop() {
+        nodes.push((entry.id().to_string(), depth));
+        let children = session.children(Some(entry.id().as_str()));
+        open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+    }
+    nodes
+}
+
+/// A context: its messages parsed, and what is said besides.
+fn context_of(session: &Session, id: &str) -> (Vec<Option<Arc<AgentMessage>>>, String) {
+    let context = session.build_context_to(id).unwrap();
+    // What goes out is the JSON of the same messages, in one line.
+    let json = serde_json::to_string(&context.messages).unwrap();
+    assert!(!json.contains('\n'));
+    let read: Vec<AgentMessage> = serde_json::from_str(&json).unwrap();
+    let parsed: Vec<_> = context.messages.iter().map(|m| m.get().cloned()).collect();
+    assert!(read.iter().map(Some).eq(parsed.iter().map(Option::as_deref)));
+    for message in &context.messages {
+        let name = match message.read().unwrap().as_ref() {
+            AgentMessage::ToolResult(result) => Some(result.tool_name.clone()),
+            _ => None,
+        };
+        assert_eq!(message.tool_name().map(|name| name.into_owned()), name);
+        assert_eq!(MessageRole::of(message.get().unwrap()), message.role());
+    }
+    let rest = format!("{} {:?} {:?}", context.compacted, context.model, context.thinking_level);
+    (parsed, rest)
+}
+
 /// Everything that a session knows, but for the leaf, which files don't tell.
 fn picture(session: &Session) -> Vec<String> {
     let mut picture = vec![format!("{:?} {:?}", session.header(), session.name())];
@@ -146,10 +213,30 @@ proptest! {
     fn reopening_gives_the_same_tree(steps in proptest::collection::vec(step(), 0..40)) {
         let dir = TempDir::new().unwrap();
         let session = steps.iter().fold(create(&dir), apply);
+        // A file tells the leaf by its last entry.
+        let last = session.entries().last().unwrap().id().to_string();
+        session.set_leaf(Some(&last)).unwrap();
         let before = picture(&session);
+        let contexts: Vec<_> =
+            session.entries().iter().map(|e| context_of(&session, e.id().as_str())).collect();
+        let tree = session.tree_json();
+        prop_assert_eq!(nested(&session).0, walked(&session));
         let session = reopen(session);
         prop_assert!(session.warnings().is_empty());
         prop_assert_eq!(picture(&session), before);
+        prop_assert_eq!(session.tree_json(), tree);
+        prop_assert_eq!(session.leaf_entry().unwrap().id().to_string(), last.clone());
+        for (entry, context) in session.entries().iter().zip(contexts) {
+            prop_assert_eq!(context_of(&session, entry.id().as_str()), context);
+        }
+        let (nodes, value) = nested(&session);
+        prop_assert_eq!(&nodes, &walked(&session));
+        prop_assert_eq!(nodes.len(), session.entry_count());
+        prop_assert_eq!(value["leafId"].as_str(), Some(&*last));
+        for entry in session.entries() {
+            let line = entry.preview(200);
+            prop_assert!(line.chars().count() <= 200 && !line.contains(['\n', '\r', '\t']));
+        }
         let timestamps: HashSet<_> =
             session.entries().iter().map(|entry| entry.timestamp()).collect();
         prop_assert_eq!(timestamps.len(), session.entry_count());

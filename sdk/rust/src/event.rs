@@ -1,12 +1,12 @@
-//! Events that a handler answers, and the answers.
+//! Events that a handler answers, and the answers. Those about sessions are in
+//! `session_event`.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::wharf::extension::types as wit;
-use crate::entry;
 use crate::tool::convert;
-use crate::{BuiltinCall, Content, Image, Json, Message, Result, ToolOutput};
+use crate::{BuiltinCall, Content, Image, Json, Result, ToolOutput};
 
 /// `tool_call`: the model wants to run a tool; nothing has run yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -230,145 +230,6 @@ impl CustomMessage {
     }
 }
 
-/// Why another session becomes the current one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SwitchReason {
-    /// A new session.
-    New,
-    /// A session that exists.
-    Resume,
-}
-
-/// `session_before_switch`: another session is about to become the current one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionBeforeSwitchEvent {
-    /// Why.
-    pub reason: SwitchReason,
-    /// The file that would be opened; none for a new session.
-    pub target_session_file: Option<String>,
-}
-
-/// What a `session_before_switch` handler decides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SwitchDecision {
-    /// The switch goes on.
-    Proceed,
-    /// The session stays.
-    Cancel,
-}
-
-/// What a compaction was begun by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CompactionCause {
-    /// A person or a program asked for it.
-    Manual,
-    /// The context is getting large.
-    Threshold,
-    /// The provider refused the context as too large.
-    Overflow,
-}
-
-/// `session_before_compact`: messages of the session are about to be replaced, for
-/// the model, by a summary of them. The session keeps them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionBeforeCompactEvent {
-    /// What it was begun by.
-    pub cause: CompactionCause,
-    /// The id of the first entry that stays as it is.
-    pub first_kept_entry_id: String,
-    /// Tokens of the context as it is now; an estimate.
-    pub tokens_before: u64,
-    /// The summary of the compaction before, which the new one carries on.
-    pub previous_summary: Option<String>,
-    /// The messages of the turns that are to be summarised, a JSON array.
-    pub messages: Json,
-    /// The beginning of a turn whose end stays, a JSON array; it comes after
-    /// `messages`. Empty when whole turns stay.
-    pub turn_prefix: Json,
-    /// `{readFiles, modifiedFiles}`: paths that the summarised messages read and
-    /// changed, those of earlier compactions among them.
-    pub details: Json,
-    /// What the person asks the summary to look at.
-    pub instructions: Option<String>,
-}
-
-impl SessionBeforeCompactEvent {
-    /// All messages that are to be summarised, in the order of the conversation.
-    ///
-    /// # Errors
-    /// When a message does not have the shape of one, which only a fault of the host
-    /// can cause.
-    pub fn all_messages(&self) -> Result<Vec<Message>> {
-        let mut messages = entry::messages(&self.messages)?;
-        messages.append(&mut entry::messages(&self.turn_prefix)?);
-        Ok(messages)
-    }
-}
-
-/// What a `session_before_compact` handler decides. The first extension that cancels
-/// or replaces wins; an error counts as `Proceed`.
-///
-/// ```
-/// # use wharf_sdk::{CompactDecision, OwnSummary, Result, SessionBeforeCompactEvent};
-/// fn decide(event: SessionBeforeCompactEvent) -> Result<CompactDecision> {
-///     let count = event.all_messages()?.len();
-///     if count == 0 {
-///         return Ok(CompactDecision::Proceed);
-///     }
-///     let summary = OwnSummary::new(format!("{count} messages, all about boats."));
-///     Ok(summary.with_details(event.details).into())
-/// }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CompactDecision {
-    /// The model writes the summary.
-    Proceed,
-    /// The session stays as it is.
-    Cancel,
-    /// This is the summary; the model is not asked for one.
-    Replace(OwnSummary),
-}
-
-/// A summary by an extension.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OwnSummary {
-    /// What the model reads in place of the messages; not blank. What it does not
-    /// carry on of the event's `previous_summary` is lost.
-    pub summary: String,
-    /// The first entry that stays, an id on the session's current branch; none: the
-    /// one of the event.
-    pub first_kept_entry_id: Option<String>,
-    /// Data that is kept with the summary and that the model never sees.
-    pub details: Option<Json>,
-}
-
-impl OwnSummary {
-    /// A summary in place of the event's messages, without details.
-    pub fn new(summary: impl Into<String>) -> Self {
-        Self { summary: summary.into(), first_kept_entry_id: None, details: None }
-    }
-
-    /// Keeps the entries from this one on, in place of those that the event names.
-    #[must_use]
-    pub fn keeping_from(mut self, entry: impl Into<String>) -> Self {
-        self.first_kept_entry_id = Some(entry.into());
-        self
-    }
-
-    /// Sets the details.
-    #[must_use]
-    pub fn with_details(mut self, details: impl Into<Json>) -> Self {
-        self.details = Some(details.into());
-        self
-    }
-}
-
-impl From<OwnSummary> for CompactDecision {
-    fn from(summary: OwnSummary) -> Self {
-        Self::Replace(summary)
-    }
-}
-
 // ---- conversions -----------------------------------------------------------
 
 impl From<wit::ToolCallEvent> for ToolCallEvent {
@@ -464,63 +325,6 @@ impl From<CustomMessage> for wit::CustomMessage {
             content: convert(message.content),
             display: message.display,
             details: message.details.map(Json::into_string),
-        }
-    }
-}
-
-impl From<wit::SwitchReason> for SwitchReason {
-    fn from(reason: wit::SwitchReason) -> Self {
-        match reason {
-            wit::SwitchReason::New => Self::New,
-            wit::SwitchReason::Resume => Self::Resume,
-        }
-    }
-}
-
-impl From<wit::SessionBeforeSwitchEvent> for SessionBeforeSwitchEvent {
-    fn from(event: wit::SessionBeforeSwitchEvent) -> Self {
-        Self { reason: event.reason.into(), target_session_file: event.target_session_file }
-    }
-}
-
-impl From<SwitchDecision> for wit::SwitchDecision {
-    fn from(decision: SwitchDecision) -> Self {
-        match decision {
-            SwitchDecision::Proceed => Self::Proceed,
-            SwitchDecision::Cancel => Self::Cancel,
-        }
-    }
-}
-
-impl From<wit::SessionBeforeCompactEvent> for SessionBeforeCompactEvent {
-    fn from(event: wit::SessionBeforeCompactEvent) -> Self {
-        Self {
-            cause: match event.cause {
-                wit::CompactionCause::Manual => CompactionCause::Manual,
-                wit::CompactionCause::Threshold => CompactionCause::Threshold,
-                wit::CompactionCause::Overflow => CompactionCause::Overflow,
-            },
-            first_kept_entry_id: event.first_kept_entry_id,
-            tokens_before: event.tokens_before,
-            previous_summary: event.previous_summary,
-            messages: Json::from_host(event.messages),
-            turn_prefix: Json::from_host(event.turn_prefix),
-            details: Json::from_host(event.details),
-            instructions: event.instructions,
-        }
-    }
-}
-
-impl From<CompactDecision> for wit::CompactDecision {
-    fn from(decision: CompactDecision) -> Self {
-        match decision {
-            CompactDecision::Proceed => Self::Proceed,
-            CompactDecision::Cancel => Self::Cancel,
-            CompactDecision::Replace(own) => Self::Replace(wit::OwnSummary {
-                summary: own.summary,
-                first_kept_entry_id: own.first_kept_entry_id,
-                details: own.details.map(Json::into_string),
-            }),
         }
     }
 }

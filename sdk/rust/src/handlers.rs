@@ -80,6 +80,9 @@ kinds! {
     Input: wit::InputEvent => wit::InputDecision;
     BeforeAgentStart: wit::BeforeAgentStartEvent => wit::BeforeAgentStartAnswer;
     SessionBeforeSwitch: wit::SessionBeforeSwitchEvent => wit::SwitchDecision;
+    SessionBeforeFork: wit::SessionBeforeForkEvent => wit::ForkDecision;
+    SessionBeforeTree: wit::SessionBeforeTreeEvent => wit::TreeDecision;
+    SessionDirectory: wit::SessionDirectoryEvent => Option<String>;
     SessionBeforeCompact: wit::SessionBeforeCompactEvent => wit::CompactDecision;
 }
 

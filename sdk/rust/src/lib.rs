@@ -142,6 +142,7 @@ mod parameters;
 mod registration;
 mod runtime;
 mod session;
+mod session_event;
 mod spec;
 mod task;
 mod tool;
@@ -161,21 +162,26 @@ pub use ctx::{CommandCtx, Ctx, ToolCtx};
 pub use entry::{AssistantContent, Entry, Message};
 pub use error::{Error, Result};
 pub use event::{
-    BeforeAgentStart, BeforeAgentStartEvent, CompactDecision, CompactionCause, CustomMessage,
-    InputDecision, InputEvent, InputSource, OwnSummary, SessionBeforeCompactEvent,
-    SessionBeforeSwitchEvent, SwitchDecision, SwitchReason, ToolCallDecision, ToolCallEvent,
-    ToolResultEvent, ToolResultPatch,
+    BeforeAgentStart, BeforeAgentStartEvent, CustomMessage, InputDecision, InputEvent, InputSource,
+    ToolCallDecision, ToolCallEvent, ToolResultEvent, ToolResultPatch,
 };
 pub use extension::Extension;
 pub use json::Json;
 pub use log::Log;
 pub use note::{
-    LengthRetryNote, ModelSelectNote, ModelSource, SessionCompactNote, StreamRetryNote,
+    LengthRetryNote, ModelSelectNote, ModelSource, SessionCompactNote, SessionForkNote,
+    SessionTreeNote, StreamRetryNote,
 };
 pub use notification::{Event, Notification};
 pub use parameters::Parameters;
 pub use registration::Registration;
 pub use session::Session;
+pub use session_event::{
+    CompactDecision, CompactionCause, ForkDecision, OwnSummary, SessionBeforeCompactEvent,
+    SessionBeforeForkEvent, SessionBeforeSwitchEvent, SessionBeforeTreeEvent,
+    SessionDirectoryEvent, SwitchDecision, SwitchReason, TextChange, TreeChanges, TreeDecision,
+    TreeSummary,
+};
 pub use spec::{CommandSpec, Completion, FlagSpec, Permission, ShortcutSpec, ToolSpec};
 pub use task::{join, join_all, spawn};
 pub use tool::{Content, Image, ToolOutput};

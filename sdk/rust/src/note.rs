@@ -6,6 +6,29 @@ use serde::{Deserialize, Deserializer};
 use crate::fields::{Fields, read};
 use crate::{Json, Result};
 
+/// `session_fork`: a fork has become the current session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionForkNote {
+    /// The file of the session before; none while that one is not kept in a file.
+    pub previous_session_file: Option<String>,
+}
+
+/// `session_tree`: the leaf has moved to another entry of the session's tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionTreeNote {
+    /// Where the leaf is now; none: before the first entry.
+    pub new_leaf_id: Option<String>,
+    /// Where it was.
+    pub old_leaf_id: Option<String>,
+    /// The entry with the summary of the branch that was left, if there is one. Can be
+    /// read as an [`Entry`](crate::Entry).
+    pub summary_entry: Option<Json>,
+    /// True: an extension wrote the summary.
+    pub from_extension: bool,
+}
+
 /// `session_compact`: a summary has taken the place of messages, for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -96,10 +119,25 @@ macro_rules! readable {
 }
 
 readable! {
+    SessionForkNote: session_fork;
+    SessionTreeNote: session_tree;
     SessionCompactNote: session_compact;
     ModelSelectNote: model_select;
     StreamRetryNote: stream_retry;
     LengthRetryNote: length_retry;
+}
+
+fn session_fork(fields: Fields<'_>) -> Result<SessionForkNote> {
+    Ok(SessionForkNote { previous_session_file: fields.optional("previousSessionFile")? })
+}
+
+fn session_tree(fields: Fields<'_>) -> Result<SessionTreeNote> {
+    Ok(SessionTreeNote {
+        new_leaf_id: fields.optional("newLeafId")?,
+        old_leaf_id: fields.optional("oldLeafId")?,
+        summary_entry: fields.optional("summaryEntry")?,
+        from_extension: fields.required("fromExtension")?,
+    })
 }
 
 fn session_compact(fields: Fields<'_>) -> Result<SessionCompactNote> {
@@ -174,6 +212,25 @@ mod tests {
                 from_extension: true,
             },
         );
+        for (file, expected) in [("null", None), (r#""/s.jsonl""#, Some("/s.jsonl".to_owned()))] {
+            check(
+                &format!(r#"{{"previousSessionFile":{file},"more":[]}}"#),
+                SessionForkNote { previous_session_file: expected },
+            );
+        }
+        for (summary, expected) in
+            [("", None), (r#""summaryEntry":{"id":"s"},"#, Some(json(r#"{"id":"s"}"#)))]
+        {
+            check(
+                &format!(r#"{{"newLeafId":null,"oldLeafId":"o",{summary}"fromExtension":false}}"#),
+                SessionTreeNote {
+                    new_leaf_id: None,
+                    old_leaf_id: Some("o".into()),
+                    summary_entry: expected,
+                    from_extension: false,
+                },
+            );
+        }
         for (previous, source, expected, expected_source) in [
             ("null", "cycle", None, ModelSource::Cycle),
             (r#"{"id":"a"}"#, "novel", Some(json(r#"{"id":"a"}"#)), ModelSource::Other),

@@ -7,6 +7,8 @@ use crate::{Json, SwitchReason};
 mod names {
     pub(super) const SESSION_START: &str = "session_start";
     pub(super) const SESSION_SWITCH: &str = "session_switch";
+    pub(super) const SESSION_FORK: &str = "session_fork";
+    pub(super) const SESSION_TREE: &str = "session_tree";
     pub(super) const SESSION_COMPACT: &str = "session_compact";
     pub(super) const SESSION_SHUTDOWN: &str = "session_shutdown";
     pub(super) const MODEL_SELECT: &str = "model_select";
@@ -31,6 +33,10 @@ pub enum Event {
     SessionStart,
     /// `session_switch`
     SessionSwitch,
+    /// `session_fork`
+    SessionFork,
+    /// `session_tree`
+    SessionTree,
     /// `session_compact`
     SessionCompact,
     /// `session_shutdown`
@@ -68,9 +74,11 @@ pub enum Event {
 
 impl Event {
     /// Every notification that has a case of its own.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::SessionStart,
         Self::SessionSwitch,
+        Self::SessionFork,
+        Self::SessionTree,
         Self::SessionCompact,
         Self::SessionShutdown,
         Self::ModelSelect,
@@ -94,6 +102,8 @@ impl Event {
         match self {
             Self::SessionStart => names::SESSION_START,
             Self::SessionSwitch => names::SESSION_SWITCH,
+            Self::SessionFork => names::SESSION_FORK,
+            Self::SessionTree => names::SESSION_TREE,
             Self::SessionCompact => names::SESSION_COMPACT,
             Self::SessionShutdown => names::SESSION_SHUTDOWN,
             Self::ModelSelect => names::MODEL_SELECT,
@@ -140,6 +150,16 @@ pub enum Notification {
         reason: SwitchReason,
         /// The file of the session before.
         previous_session_file: Option<String>,
+    },
+    /// A fork has become the current session.
+    SessionFork {
+        /// Can be read as a [`SessionForkNote`](crate::SessionForkNote).
+        note: Json,
+    },
+    /// The leaf has moved to another entry of the session's tree.
+    SessionTree {
+        /// Can be read as a [`SessionTreeNote`](crate::SessionTreeNote).
+        note: Json,
     },
     /// A summary has taken the place of messages, for the model.
     SessionCompact {
@@ -247,6 +267,8 @@ impl Notification {
         match self {
             Self::SessionStart => names::SESSION_START,
             Self::SessionSwitch { .. } => names::SESSION_SWITCH,
+            Self::SessionFork { .. } => names::SESSION_FORK,
+            Self::SessionTree { .. } => names::SESSION_TREE,
             Self::SessionCompact { .. } => names::SESSION_COMPACT,
             Self::SessionShutdown => names::SESSION_SHUTDOWN,
             Self::ModelSelect { .. } => names::MODEL_SELECT,
@@ -316,6 +338,8 @@ impl From<wit::Notification> for Notification {
             wit::Notification::Other(note) => {
                 let fields = Json::from_host(note.fields);
                 match note.name.as_str() {
+                    names::SESSION_FORK => Self::SessionFork { note: fields },
+                    names::SESSION_TREE => Self::SessionTree { note: fields },
                     names::SESSION_COMPACT => Self::SessionCompact { note: fields },
                     names::MODEL_SELECT => Self::ModelSelect { note: fields },
                     names::STREAM_RETRY => Self::StreamRetry { note: fields },
@@ -340,7 +364,9 @@ mod tests {
             let is_typed = !matches!(notification, Notification::Other { .. });
             let expected = matches!(
                 event,
-                Event::SessionCompact
+                Event::SessionFork
+                    | Event::SessionTree
+                    | Event::SessionCompact
                     | Event::ModelSelect
                     | Event::StreamRetry
                     | Event::LengthRetry

@@ -1,5 +1,7 @@
-//! What an extension offers, each offer with its handler. How the host's calls
-//! reach the handlers is in `runtime`.
+//! What an extension offers, each offer with its handler; those for events about
+//! sessions are in `session`. How the host's calls reach the handlers is in `runtime`.
+
+mod session;
 
 use std::cell::OnceCell;
 use std::fmt;
@@ -10,14 +12,13 @@ use crate::bindings::wharf::extension::types as wit;
 use crate::error::{invalid_arguments, text};
 use crate::handlers::{
     self, Answer, BeforeAgentStart as BeforeAgentStartKind, Command, Completer, Follower, Input,
-    Kind, SessionBeforeCompact, SessionBeforeSwitch, Tool, ToolCall, ToolResult,
+    Kind, Tool, ToolCall, ToolResult,
 };
 use crate::tool::convert;
 use crate::{
-    BeforeAgentStart, BeforeAgentStartEvent, CommandCtx, CommandSpec, CompactDecision, Completion,
-    Ctx, Event, Extension, FlagSpec, InputDecision, InputEvent, Json, Notification, Parameters,
-    Permission, Result, SessionBeforeCompactEvent, SessionBeforeSwitchEvent, ShortcutSpec,
-    SwitchDecision, ToolCallDecision, ToolCallEvent, ToolCtx, ToolOutput, ToolResultEvent,
+    BeforeAgentStart, BeforeAgentStartEvent, CommandCtx, CommandSpec, Completion, Ctx, Event,
+    Extension, FlagSpec, InputDecision, InputEvent, Json, Notification, Parameters, Permission,
+    Result, ShortcutSpec, ToolCallDecision, ToolCallEvent, ToolCtx, ToolOutput, ToolResultEvent,
     ToolResultPatch, ToolSpec,
 };
 
@@ -237,61 +238,6 @@ impl<E: Extension> Registration<E> {
         self.answer::<BeforeAgentStartKind, _, _, _>("before_agent_start", handler)
     }
 
-    /// Decides whether another session may become the current one.
-    ///
-    /// # Panics
-    /// When there is a handler already.
-    #[must_use]
-    pub fn on_session_before_switch<F>(self, handler: F) -> Self
-    where
-        F: AsyncFn(&E, &Ctx, SessionBeforeSwitchEvent) -> Result<SwitchDecision> + 'static,
-    {
-        self.answer::<SessionBeforeSwitch, _, _, _>("session_before_switch", handler)
-    }
-
-    /// Cancels a compaction, or writes its summary in the model's place.
-    ///
-    /// ```
-    /// # use wharf_sdk::Ctx;
-    /// use wharf_sdk::{
-    ///     CompactDecision, CompactionCause, Extension, Registration, Result,
-    ///     SessionBeforeCompactEvent,
-    /// };
-    ///
-    /// /// Compacts only when it must.
-    /// #[derive(Default)]
-    /// struct Late;
-    ///
-    /// impl Extension for Late {
-    ///     fn register() -> Registration<Self> {
-    ///         Registration::new("late", "0.1.0").on_session_before_compact(Self::compact)
-    ///     }
-    /// }
-    ///
-    /// impl Late {
-    ///     async fn compact(
-    ///         &self,
-    ///         _ctx: &Ctx,
-    ///         event: SessionBeforeCompactEvent,
-    ///     ) -> Result<CompactDecision> {
-    ///         Ok(match event.cause {
-    ///             CompactionCause::Threshold => CompactDecision::Cancel,
-    ///             CompactionCause::Manual | CompactionCause::Overflow => CompactDecision::Proceed,
-    ///         })
-    ///     }
-    /// }
-    /// ```
-    ///
-    /// # Panics
-    /// When there is a handler already.
-    #[must_use]
-    pub fn on_session_before_compact<F>(self, handler: F) -> Self
-    where
-        F: AsyncFn(&E, &Ctx, SessionBeforeCompactEvent) -> Result<CompactDecision> + 'static,
-    {
-        self.answer::<SessionBeforeCompact, _, _, _>("session_before_compact", handler)
-    }
-
     /// Follows notifications. Several handlers may follow the same one; they run
     /// in the order in which they were added.
     #[must_use]
@@ -380,6 +326,8 @@ impl<E: Extension> Registration<E> {
         for install in self.installs {
             install(extension);
         }
+        // To free it once would take a kilobyte of code.
+        std::mem::forget(self.data);
     }
 }
 

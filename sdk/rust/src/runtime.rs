@@ -93,6 +93,37 @@ impl<E: Extension> Guest for Component<E> {
         answer.unwrap_or(Ok(wit::SwitchDecision::Proceed))
     }
 
+    async fn on_session_before_fork(
+        event: wit::SessionBeforeForkEvent,
+    ) -> Result<wit::ForkDecision, String> {
+        Self::prepare();
+        let answer =
+            handlers::run::<handlers::SessionBeforeFork>("session_before_fork", event).await;
+        answer.unwrap_or(Ok(wit::ForkDecision::Proceed))
+    }
+
+    async fn on_session_before_tree(
+        event: wit::SessionBeforeTreeEvent,
+    ) -> Result<wit::TreeDecision, String> {
+        Self::prepare();
+        let answer =
+            handlers::run::<handlers::SessionBeforeTree>("session_before_tree", event).await;
+        answer.unwrap_or(Ok(wit::TreeDecision::Proceed(wit::TreeChanges {
+            summary: None,
+            custom_instructions: wit::TextChange::Keep,
+            replace_instructions: None,
+            label: wit::TextChange::Keep,
+        })))
+    }
+
+    async fn on_session_directory(
+        event: wit::SessionDirectoryEvent,
+    ) -> Result<Option<String>, String> {
+        Self::prepare();
+        let answer = handlers::run::<handlers::SessionDirectory>("session_directory", event).await;
+        answer.unwrap_or(Ok(None))
+    }
+
     async fn on_session_before_compact(
         event: wit::SessionBeforeCompactEvent,
     ) -> Result<wit::CompactDecision, String> {
@@ -303,6 +334,26 @@ mod tests {
         };
         let decision = run(Component::<Adder>::on_input(event)).unwrap();
         assert!(matches!(decision, wit::InputDecision::Proceed));
+
+        let event = wit::SessionBeforeForkEvent { entry_id: "e".into() };
+        let decision = run(Component::<Adder>::on_session_before_fork(event)).unwrap();
+        assert!(matches!(decision, wit::ForkDecision::Proceed));
+
+        let event = wit::SessionBeforeTreeEvent {
+            target_id: "t".into(),
+            old_leaf_id: None,
+            common_ancestor_id: None,
+            abandoned: "[]".into(),
+            summarize: true,
+            custom_instructions: None,
+            replace_instructions: false,
+            label: None,
+        };
+        let decision = run(Component::<Adder>::on_session_before_tree(event)).unwrap();
+        assert_eq!(decision, crate::TreeDecision::proceed().into());
+
+        let event = wit::SessionDirectoryEvent { cwd: "/".into() };
+        assert_eq!(run(Component::<Adder>::on_session_directory(event)).unwrap(), None);
     }
 
     // The instance lives in a thread-local, and each test has its own thread.

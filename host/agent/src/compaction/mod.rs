@@ -2,9 +2,9 @@
 //! the model's context window. `plan` decides what, `summary` has the words, `files`
 //! remembers what was read and modified; here is when, and what comes of it.
 
-mod files;
+pub(crate) mod files;
 mod plan;
-mod summary;
+pub(crate) mod summary;
 
 use std::sync::Arc;
 
@@ -75,15 +75,16 @@ impl Limits {
     }
 }
 
-/// Marks the agent as compacting for as long as it lives. One that is asked for may wait
-/// for one of a run that it has aborted, so there may be two.
-struct Compacting {
-    agent: Agent,
+/// Marks the agent as compacting, or as moving in the session's tree, for as long as it
+/// lives. One that is asked for may wait for one of a run that it has aborted, so there may
+/// be two.
+pub(crate) struct Compacting {
+    pub(crate) agent: Agent,
     cancel: Arc<CancellationToken>,
 }
 
 impl Compacting {
-    fn begin(agent: &Agent, cancel: CancellationToken) -> Self {
+    pub(crate) fn begin(agent: &Agent, cancel: CancellationToken) -> Self {
         let cancel = Arc::new(cancel);
         agent.state().compacting.push(Arc::clone(&cancel));
         Self { agent: agent.clone(), cancel }

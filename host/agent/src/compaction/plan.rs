@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use wharf_protocol::AgentMessage;
-use wharf_session::{CompactionEntry, Entry, EntryKind};
+use wharf_session::{CompactionEntry, Entry, EntryKind, EntryType};
 
 use super::files::FileOperations;
 use crate::conversation::estimate_tokens;
@@ -35,10 +35,14 @@ pub(crate) enum NothingToDo {
 impl Plan {
     /// `branch` runs from the root to the leaf. About `keep_recent` tokens stay.
     pub(crate) fn of_branch(branch: &[Arc<Entry>], keep_recent: u64) -> Result<Self, NothingToDo> {
-        let previous = branch.iter().enumerate().rev().find_map(|(at, entry)| match entry.kind() {
-            EntryKind::Compaction(body) => Some((at, body)),
-            _ => None,
-        });
+        let is_compaction = |entry: &Entry| entry.entry_type() == EntryType::Compaction;
+        let previous =
+            branch.iter().enumerate().rev().find_map(|(at, entry)| {
+                match is_compaction(entry).then(|| entry.kind())? {
+                    EntryKind::Compaction(body) => Some((at, body)),
+                    _ => None,
+                }
+            });
         let start = previous.map_or(0, |(at, body)| first_kept(&branch[..at], body).unwrap_or(at));
         let items: Vec<Item<'_>> = branch[start..]
             .iter()
@@ -65,7 +69,9 @@ impl Plan {
         });
         for item in &items[..cut] {
             files.add_message(&item.message);
-            if let EntryKind::BranchSummary(body) = item.entry.kind() {
+            if item.entry.entry_type() == EntryType::BranchSummary
+                && let EntryKind::BranchSummary(body) = item.entry.kind()
+            {
                 files.join(FileOperations::carried_over(body.details.as_ref(), body.from_hook));
             }
         }

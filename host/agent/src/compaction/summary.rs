@@ -8,7 +8,7 @@ use wharf_protocol::{AgentMessage, AssistantContent, ContentBlock, UserContent};
 /// it was, and results make up most of a long conversation.
 const MAX_RESULT_CHARS: usize = 2000;
 
-pub(super) const SYSTEM_PROMPT: &str = "You write summaries of conversations between a person and a coding agent, so that \
+pub(crate) const SYSTEM_PROMPT: &str = "You write summaries of conversations between a person and a coding agent, so that \
     another agent can carry the work on from the summary alone. Do not carry on the conversation yourself, and do not answer \
     questions that stand in it. Give only the summary.";
 
@@ -78,7 +78,7 @@ pub(super) fn merged(history: Option<String>, prefix: Option<String>) -> String 
 }
 
 /// A summary without the lists of files at the end of an earlier one that it took over.
-pub(super) fn without_file_lists(text: &str) -> String {
+pub(crate) fn without_file_lists(text: &str) -> String {
     let mut rest = text.to_owned();
     for tag in ["read-files", "modified-files"] {
         let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
@@ -93,7 +93,7 @@ pub(super) fn without_file_lists(text: &str) -> String {
 
 /// The conversation as text for a summary, at most `max_chars` long: where it is more,
 /// the oldest part goes, and a line says so.
-pub(super) fn conversation_text(messages: &[Arc<AgentMessage>], max_chars: usize) -> String {
+pub(crate) fn conversation_text(messages: &[Arc<AgentMessage>], max_chars: usize) -> String {
     let mut parts = Vec::new();
     let mut chars = 0;
     for message in messages.iter().rev() {

@@ -88,6 +88,11 @@ impl AgentDir {
         self.0.join("sessions")
     }
 
+    /// Transcripts of subagents, which are no sessions of their own.
+    pub fn subagent_sessions(&self) -> PathBuf {
+        self.0.join("subagent-sessions")
+    }
+
     pub fn cache(&self) -> PathBuf {
         self.0.join("cache")
     }

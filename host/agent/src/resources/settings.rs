@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use wharf_protocol::ThinkingLevel;
 pub use wharf_protocol::command::QueueMode;
 use wharf_provider::ThinkingBudgets;
+use wharf_session::Durability;
 
 use super::diagnostics::Diagnostic;
 use super::dirs::{AgentDir, PROJECT_DIR, expand_home, resolve_path};
@@ -74,11 +75,15 @@ pub struct Settings {
     pub follow_up_mode: QueueMode,
     pub retry: RetrySettings,
     pub compaction: CompactionSettings,
+    /// Tokens that a branch's summary and what it is made from leave free.
+    pub branch_summary_reserve_tokens: u64,
     /// `~` expanded; a bare name is looked up in `PATH`.
     pub shell_path: Option<PathBuf>,
     pub shell_command_prefix: Option<String>,
     /// `~` expanded; a relative path starts at the working directory.
     pub session_dir: Option<PathBuf>,
+    /// When session files are made durable.
+    pub session_sync: Durability,
     pub enable_skill_commands: bool,
     pub extensions: Vec<PathBuf>,
     pub skills: Vec<PathBuf>,
@@ -162,9 +167,12 @@ impl Settings {
                 reserve_tokens: get(&merged, "compaction.reserveTokens").unwrap_or(16_384),
                 keep_recent_tokens: get(&merged, "compaction.keepRecentTokens").unwrap_or(20_000),
             },
+            branch_summary_reserve_tokens: get(&merged, "branchSummary.reserveTokens")
+                .unwrap_or(16_384),
             shell_path: path("shellPath"),
             shell_command_prefix: get(&merged, "shellCommandPrefix"),
             session_dir: path("sessionDir"),
+            session_sync: get(&merged, "sessionSync").unwrap_or_default(),
             enable_skill_commands: get(&merged, "enableSkillCommands").unwrap_or(true),
             extensions: paths("extensions"),
             skills: paths("skills"),
@@ -211,7 +219,7 @@ fn check<T: DeserializeOwned>(value: &Value) -> Result<(), serde_json::Error> {
 }
 
 /// Every typed key, an object before its members.
-const KEYS: [(&str, Check); 33] = [
+const KEYS: [(&str, Check); 36] = [
     ("defaultProvider", check::<String>),
     ("defaultModel", check::<String>),
     ("defaultThinkingLevel", check::<ThinkingLevel>),
@@ -233,9 +241,12 @@ const KEYS: [(&str, Check); 33] = [
     ("compaction.enabled", check::<bool>),
     ("compaction.reserveTokens", check::<u64>),
     ("compaction.keepRecentTokens", check::<u64>),
+    ("branchSummary", check::<Map<String, Value>>),
+    ("branchSummary.reserveTokens", check::<u64>),
     ("shellPath", check::<String>),
     ("shellCommandPrefix", check::<String>),
     ("sessionDir", check::<String>),
+    ("sessionSync", check::<Durability>),
     ("enableSkillCommands", check::<bool>),
     ("extensions", check::<Vec<String>>),
     ("skills", check::<Vec<String>>),

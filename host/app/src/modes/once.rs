@@ -296,10 +296,12 @@ impl Once {
         if let Printer::Json { ended: false, .. } = self.printer {
             self.event(&Event::AgentEnd { messages: Vec::new() });
         }
-        if let Err(error) = self.agent.session().flush().await {
+        let session = self.agent.session();
+        if let Err(error) = session.flush().await {
             self.failed = true;
             report::error(error);
         }
+        session.release();
         drop(self.front);
         self.out.finish(limit);
         match signal {

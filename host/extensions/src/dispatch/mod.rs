@@ -5,7 +5,10 @@ mod before_agent_start;
 mod input;
 mod notification;
 mod session_before_compact;
+mod session_before_fork;
 mod session_before_switch;
+mod session_before_tree;
+mod session_directory;
 mod tool_call;
 mod tool_result;
 
@@ -13,7 +16,10 @@ pub(crate) use before_agent_start::before_agent_start;
 pub(crate) use input::input;
 pub(crate) use notification::{MessageUpdateThrottle, event_of, notification};
 pub(crate) use session_before_compact::session_before_compact;
+pub(crate) use session_before_fork::session_before_fork;
 pub(crate) use session_before_switch::session_before_switch;
+pub(crate) use session_before_tree::session_before_tree;
+pub(crate) use session_directory::session_directory;
 pub(crate) use tool_call::tool_call;
 pub(crate) use tool_result::tool_result;
 
@@ -24,6 +30,7 @@ use wharf_agent::hooks::HookEvent;
 
 use crate::call::{CallError, EventCall, Request};
 use crate::extension::Extension;
+use crate::limits::MAX_SUMMARIZED_BYTES;
 use crate::state::CallKind;
 
 /// One extension's answer to an event whose errors do not stop the run: None when it
@@ -38,7 +45,11 @@ async fn ask<E, R>(
 where
     R: Send + 'static,
 {
-    let waiter = extension.send(wrap, (Arc::clone(data),), CallKind::Event, event.name());
+    let kind = match event {
+        HookEvent::SessionDirectory => CallKind::StartUp,
+        _ => CallKind::Event,
+    };
+    let waiter = extension.send(wrap, (Arc::clone(data),), kind, event.name());
     match waiter.wait(cancel).await {
         Ok(None) => None,
         Ok(Some(Ok(answer))) => Some(answer),
@@ -51,6 +62,19 @@ where
             None
         }
     }
+}
+
+/// Whether messages that a summary is to be of are within their cap. If not, nobody is
+/// asked, and all who would have been are reported.
+fn can_be_sent(subscribers: &[Arc<Extension>], event: HookEvent, bytes: usize) -> bool {
+    if bytes > MAX_SUMMARIZED_BYTES {
+        let problem = format!(
+            "it is not asked: the messages have {bytes} bytes; the limit is {MAX_SUMMARIZED_BYTES}"
+        );
+        subscribers.iter().for_each(|extension| extension.report_error(event.name(), &problem));
+        return false;
+    }
+    true
 }
 
 /// Reports a call that failed, unless that has been done.

@@ -1,12 +1,15 @@
 //! Notifications, made into guest data once for all subscribers.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use wharf_agent::hooks::{HookEvent, HookNotification};
 use wharf_protocol::Event;
+use wharf_session::Entry;
 
 use crate::bindings::types as wit;
 use crate::convert::{to_json, to_reason};
@@ -35,6 +38,8 @@ pub(crate) fn event_of(notification: &HookNotification) -> Option<HookEvent> {
     match notification {
         HookNotification::SessionStart => Some(HookEvent::SessionStart),
         HookNotification::SessionSwitch { .. } => Some(HookEvent::SessionSwitch),
+        HookNotification::SessionFork { .. } => Some(HookEvent::SessionFork),
+        HookNotification::SessionTree { .. } => Some(HookEvent::SessionTree),
         HookNotification::SessionCompact { .. } => Some(HookEvent::SessionCompact),
         HookNotification::ModelSelect { .. } => Some(HookEvent::ModelSelect),
         HookNotification::SessionShutdown => Some(HookEvent::SessionShutdown),
@@ -51,10 +56,26 @@ pub(crate) fn notification(notification: &HookNotification) -> Option<wit::Notif
         HookNotification::SessionSwitch { reason, previous_session_file } => {
             wit::Notification::SessionSwitch(wit::SessionSwitchNote {
                 reason: to_reason(*reason),
-                previous_session_file: previous_session_file
-                    .as_ref()
-                    .map(|file| file.to_string_lossy().into_owned()),
+                previous_session_file: to_text(previous_session_file.as_deref()),
             })
+        }
+        HookNotification::SessionFork { previous_session_file } => other(
+            HookEvent::SessionFork.name(),
+            &json!({ "previousSessionFile": to_text(previous_session_file.as_deref()) }),
+        ),
+        HookNotification::SessionTree {
+            new_leaf_id,
+            old_leaf_id,
+            summary_entry,
+            from_extension,
+        } => {
+            let note = SessionTreeNote {
+                new_leaf_id: new_leaf_id.as_deref(),
+                old_leaf_id: old_leaf_id.as_deref(),
+                summary_entry: summary_entry.as_deref(),
+                from_extension: *from_extension,
+            };
+            other(HookEvent::SessionTree.name(), &note)
         }
         HookNotification::SessionCompact { entry_id, result, from_extension } => other(
             HookEvent::SessionCompact.name(),
@@ -69,8 +90,23 @@ pub(crate) fn notification(notification: &HookNotification) -> Option<wit::Notif
     })
 }
 
+/// What a move in the tree tells. The entry goes out as its own text.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionTreeNote<'a> {
+    new_leaf_id: Option<&'a str>,
+    old_leaf_id: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary_entry: Option<&'a Entry>,
+    from_extension: bool,
+}
+
+fn to_text(path: Option<&Path>) -> Option<String> {
+    path.map(|path| path.to_string_lossy().into_owned())
+}
+
 /// What the WIT has no case for.
-fn other(name: &str, fields: &Value) -> wit::Notification {
+fn other(name: &str, fields: &impl Serialize) -> wit::Notification {
     wit::Notification::Other(wit::OtherNote { name: name.to_owned(), fields: to_json(fields) })
 }
 

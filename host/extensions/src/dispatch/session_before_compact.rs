@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::{BeforeCompactEvent, BeforeCompactVerdict, HookEvent};
 use wharf_protocol::CompactionResult;
 
-use super::ask;
+use super::{ask, can_be_sent};
 use crate::bindings::types::{self as wit, CompactDecision};
 use crate::call::Request;
 use crate::convert;
 use crate::extension::Extension;
-use crate::limits::{MAX_COMPACTION_BYTES, MAX_NAME_BYTES, MAX_TEXT_BYTES, cut};
+use crate::limits::{MAX_NAME_BYTES, MAX_TEXT_BYTES, cut};
 
 pub(crate) async fn session_before_compact(
     subscribers: &[Arc<Extension>],
@@ -24,12 +24,7 @@ pub(crate) async fn session_before_compact(
     }
     let kind = HookEvent::SessionBeforeCompact;
     let data = Arc::new(to_guest(event));
-    let bytes = data.messages.len() + data.turn_prefix.len();
-    if bytes > MAX_COMPACTION_BYTES {
-        let problem = format!(
-            "it is not asked: the messages have {bytes} bytes; the limit is {MAX_COMPACTION_BYTES}"
-        );
-        subscribers.iter().for_each(|extension| extension.report_error(kind.name(), &problem));
+    if !can_be_sent(subscribers, kind, data.messages.len() + data.turn_prefix.len()) {
         return BeforeCompactVerdict::Proceed;
     }
     for extension in subscribers {
@@ -72,13 +67,7 @@ fn accept(
     event: &wit::SessionBeforeCompactEvent,
     is_on_branch: impl Fn(&str) -> bool,
 ) -> Result<CompactionResult, String> {
-    let bytes = own.summary.len();
-    if bytes > MAX_TEXT_BYTES {
-        return Err(format!("the summary has {bytes} bytes; the limit is {MAX_TEXT_BYTES}"));
-    }
-    if own.summary.trim().is_empty() {
-        return Err("the summary is blank".to_owned());
-    }
+    convert::check_text("the summary", &own.summary, MAX_TEXT_BYTES)?;
     let first_kept_entry_id = match own.first_kept_entry_id {
         None => event.first_kept_entry_id.clone(),
         Some(id) if id.len() <= MAX_NAME_BYTES && is_on_branch(&id) => id,

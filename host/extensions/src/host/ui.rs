@@ -22,7 +22,7 @@ use crate::limits::{
     MAX_WIDGET_LINES, truncated,
 };
 use crate::log_file::Level;
-use crate::state::{Interfaces, State, root_task};
+use crate::state::{CallKind, CallRecord, Interfaces, State, root_task};
 
 impl HostWithStore<State> for Interfaces {
     async fn select(
@@ -219,22 +219,28 @@ async fn open(
     kind: DialogKind,
     settings: DialogOptions,
 ) -> DialogOutcome {
-    let opened: Option<Opened> = accessor.with(|mut access| {
+    let opened: Result<Opened, String> = accessor.with(|mut access| {
         let task = root_task(&mut access.as_context_mut());
         let state = access.get();
         if Arc::strong_count(&state.open_dialogs) > MAX_OPEN_DIALOGS {
-            return None;
+            return Err(format!("{MAX_OPEN_DIALOGS} dialogs are open already"));
         }
         let cancel = match task.and_then(|task| state.calls.get(&task)) {
+            Some(CallRecord { kind: CallKind::StartUp, event, .. }) => {
+                return Err(format!("start-up waits for {event}"));
+            }
             Some(call) => call.cancel.clone(),
             None => state.background_cancel.clone(),
         };
-        Some(Opened { ui: state.ui(), cancel, _open: Arc::clone(&state.open_dialogs) })
+        Ok(Opened { ui: state.ui(), cancel, _open: Arc::clone(&state.open_dialogs) })
     });
-    let Some(Opened { ui, cancel, _open }) = opened else {
-        refuse(accessor, "a dialog", &format!("{MAX_OPEN_DIALOGS} dialogs are open already"));
-        // Nobody was asked, so nobody has declined.
-        return DialogOutcome::NoUi;
+    let Opened { ui, cancel, _open } = match opened {
+        Ok(opened) => opened,
+        Err(problem) => {
+            refuse(accessor, "a dialog", &problem);
+            // Nobody was asked, so nobody has declined.
+            return DialogOutcome::NoUi;
+        }
     };
     let timeout = settings.timeout_ms.map(|ms| Duration::from_millis(ms.into()));
     let dialog = ui.dialog(Dialog { kind, timeout, cancel: cancel.clone() });

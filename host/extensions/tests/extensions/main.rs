@@ -7,4 +7,5 @@ mod compaction;
 mod dispatch;
 mod faults;
 mod loading;
+mod sessions;
 mod support;

@@ -258,7 +258,7 @@ fn destination(path: &Path) -> PathBuf {
     path
 }
 
-fn has_all<'a>(mut theirs: impl Iterator<Item = &'a Arc<Entry>>, ours: &[Arc<Entry>]) -> bool {
+fn has_all(mut theirs: impl Iterator<Item = Arc<Entry>>, ours: &[Arc<Entry>]) -> bool {
     ours.iter().all(|entry| theirs.next().is_some_and(|their| their.json() == entry.json()))
 }
 

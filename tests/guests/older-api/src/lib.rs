@@ -1,5 +1,6 @@
-//! A component built before `handlers` got `on-session-before-compact`: it subscribes
-//! to the event, and has no function for it. `/hi` tells whether it works.
+//! A component built before `handlers` got `on-session-before-compact` and what came
+//! later: it subscribes to the events, and has no functions for them. `/hi` tells whether
+//! it works.
 
 mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "extension" });
@@ -8,6 +9,16 @@ mod bindings {
 use bindings::exports::wharf::extension::handlers::Guest;
 use bindings::wharf::extension::types::{CommandSpec, Notification, Registration};
 use bindings::wharf::extension::ui::{self, NotifyKind};
+
+const SUBSCRIPTIONS: [&str; 7] = [
+    "session_before_compact",
+    "session_before_fork",
+    "session_before_tree",
+    "session_directory",
+    "session_fork",
+    "session_tree",
+    "stream_retry",
+];
 
 struct OlderApi;
 
@@ -23,7 +34,7 @@ impl Guest for OlderApi {
                 argument_hint: None,
             }],
             tools: Vec::new(),
-            subscriptions: vec!["session_before_compact".to_owned(), "stream_retry".to_owned()],
+            subscriptions: SUBSCRIPTIONS.map(str::to_owned).to_vec(),
             flags: Vec::new(),
             shortcuts: Vec::new(),
             permissions: Vec::new(),

@@ -1,9 +1,11 @@
 //! Panics in a command (`/boom`), in a `tool_call` handler when a shell command
-//! contains `PANIC`, and before a compaction whose instructions do.
+//! contains `PANIC`, before a compaction or a move in the tree whose instructions do, and
+//! before a fork from an entry whose id does.
 
 use wharf_sdk::{
-    BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, Registration, Result,
-    SessionBeforeCompactEvent, ToolCallDecision, ToolCallEvent,
+    BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, ForkDecision, Registration, Result,
+    SessionBeforeCompactEvent, SessionBeforeForkEvent, SessionBeforeTreeEvent, ToolCallDecision,
+    ToolCallEvent, TreeDecision,
 };
 
 #[derive(Default)]
@@ -14,6 +16,8 @@ impl Extension for Panics {
         Registration::new("panics", "0.1.0")
             .command("boom", "Panics", Self::boom)
             .on_tool_call(Self::tool_call)
+            .on_session_before_fork(Self::fork)
+            .on_session_before_tree(Self::tree)
             .on_session_before_compact(Self::compact)
     }
 }
@@ -28,6 +32,17 @@ impl Panics {
             assert!(!bash.command.contains("PANIC"), "boom on purpose");
         }
         Ok(ToolCallDecision::Allow)
+    }
+
+    async fn fork(&self, _ctx: &Ctx, event: SessionBeforeForkEvent) -> Result<ForkDecision> {
+        assert!(!event.entry_id.contains("PANIC"), "boom on purpose");
+        Ok(ForkDecision::Proceed)
+    }
+
+    async fn tree(&self, _ctx: &Ctx, event: SessionBeforeTreeEvent) -> Result<TreeDecision> {
+        let instructions = event.custom_instructions.unwrap_or_default();
+        assert!(!instructions.contains("PANIC"), "boom on purpose");
+        Ok(TreeDecision::proceed())
     }
 
     async fn compact(

@@ -143,7 +143,7 @@ fn control(registration: Registration<Probe>) -> Registration<Probe> {
         })
 }
 
-fn show<T: Serialize>(ctx: &Ctx, call: &str, result: T) -> Result<()> {
+pub(crate) fn show<T: Serialize>(ctx: &Ctx, call: &str, result: T) -> Result<()> {
     report(ctx, call, Ok(result));
     Ok(())
 }
@@ -190,7 +190,7 @@ fn delivery(word: &str) -> Result<Delivery> {
 }
 
 /// The first word, and the rest.
-fn two(args: &str) -> (&str, &str) {
+pub(crate) fn two(args: &str) -> (&str, &str) {
     let (first, rest) = args.split_once(' ').unwrap_or((args, ""));
     (first, rest.trim())
 }

@@ -13,13 +13,24 @@
 //! - The first word of a compaction's instructions steers `session_before_compact`:
 //!   `CANCEL`, `FAIL`, `REPLACE text`, `KEEP id` (an own summary that keeps the entries
 //!   from that one on); `SHOW` shows the event as `{"call": "compact", "result"}`.
+//! - `/before-fork WORD` says what `session_before_fork` answers from then on: `CANCEL`,
+//!   `KEEP` (the conversation), `FAIL`; `SHOW` shows the event as
+//!   `{"call": "session-before-fork", "result"}`. Without a word it proceeds.
+//! - `/before-tree WORD` says so of `session_before_tree`; without a word the custom
+//!   instructions do: `CANCEL`, `FAIL`, `SHOW`, and `CHANGE {...}` with any of `summary`,
+//!   `details`, `customInstructions`, `replaceInstructions` and `label`, where a text
+//!   that is `null` is cleared.
+//! - The first word of the working directory's own name steers `session_directory`:
+//!   `DIRECTORY path` (`%` stands for `/`), `BLANK`, `LONG`, `FAIL`, `HANG` (never
+//!   answers), `ASK` (opens a dialog and shows what came of it), `SHOW`.
 //! - `/counts` shows how often each notification arrived; `session_shutdown` is
 //!   shown when it arrives. `/typed` shows those that the SDK reads out of the WIT's
-//!   `other`, in order.
+//!   `other`, in order; `fork FILE` and `tree OLD NEW SUMMARY FROM-EXTENSION` among them.
 //! - `/print text` writes to standard output and standard error.
 
 mod commands;
 mod events;
+mod sessions;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -30,6 +41,9 @@ use wharf_sdk::{Event, Extension, Registration};
 struct Probe {
     counts: RefCell<BTreeMap<String, u64>>,
     typed: RefCell<Vec<String>>,
+    /// How forks and moves in the tree are answered.
+    fork: RefCell<String>,
+    tree: RefCell<String>,
 }
 
 impl Extension for Probe {
@@ -39,12 +53,19 @@ impl Extension for Probe {
             .on_tool_result(Self::tool_result)
             .on_input(Self::input)
             .on_before_agent_start(Self::before_agent_start)
+            .on_session_before_fork(Self::before_fork)
+            .on_session_before_tree(Self::before_tree)
+            .on_session_directory(Self::directory)
             .on_session_before_compact(Self::compact)
             .on_notification(Event::ALL, Self::count)
             .on_notification(
                 [Event::SessionCompact, Event::ModelSelect, Event::StreamRetry, Event::LengthRetry],
                 Self::read,
             )
+            .on_session_fork(Self::forked)
+            .on_session_tree(Self::moved)
+            .command("before-fork", "Says how forks are answered", Self::set_fork)
+            .command("before-tree", "Says how moves in the tree are answered", Self::set_tree)
             .command("typed", "Shows what some notifications said", Self::typed)
             .command("counts", "Shows how often each notification arrived", Self::counts);
         commands::add(registration)

@@ -1,11 +1,14 @@
 //! Waits for people, in several calls at once: `/wait` opens a dialog and shows its
 //! outcome, `/multi` opens two. Meanwhile `tool_call` blocks shell commands that
 //! contain `BLOCK`, and asks by a dialog of its own before those that contain `ASK`;
-//! so it does before compactions whose instructions contain `ASK`.
+//! so it does before compactions and moves in the tree whose instructions contain `ASK`,
+//! and before forks from entries whose id does. Session files of a working directory
+//! whose path contains `WAITER` it wants in `of-waiter`.
 
 use wharf_sdk::{
-    Answer, BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, Registration, Result,
-    SessionBeforeCompactEvent, ToolCallDecision, ToolCallEvent, join,
+    Answer, BuiltinCall, CommandCtx, CompactDecision, Ctx, Extension, ForkDecision, Registration,
+    Result, SessionBeforeCompactEvent, SessionBeforeForkEvent, SessionBeforeTreeEvent,
+    SessionDirectoryEvent, ToolCallDecision, ToolCallEvent, TreeDecision, join,
 };
 
 #[derive(Default)]
@@ -17,6 +20,9 @@ impl Extension for Waiter {
             .command("wait", "Opens a dialog", Self::wait)
             .command("multi", "Opens two dialogs at once", Self::multi)
             .on_tool_call(Self::tool_call)
+            .on_session_before_fork(Self::fork)
+            .on_session_before_tree(Self::tree)
+            .on_session_directory(Self::directory)
             .on_session_before_compact(Self::compact)
     }
 }
@@ -53,18 +59,37 @@ impl Waiter {
         })
     }
 
+    async fn fork(&self, ctx: &Ctx, event: SessionBeforeForkEvent) -> Result<ForkDecision> {
+        let goes_on = !event.entry_id.contains("ASK") || asked(ctx, "fork").await;
+        Ok(if goes_on { ForkDecision::Proceed } else { ForkDecision::Cancel })
+    }
+
+    async fn tree(&self, ctx: &Ctx, event: SessionBeforeTreeEvent) -> Result<TreeDecision> {
+        let instructions = event.custom_instructions.unwrap_or_default();
+        let goes_on = !instructions.contains("ASK") || asked(ctx, "tree").await;
+        Ok(if goes_on { TreeDecision::proceed() } else { TreeDecision::Cancel })
+    }
+
+    async fn directory(&self, _ctx: &Ctx, event: SessionDirectoryEvent) -> Result<Option<String>> {
+        Ok(event.cwd.contains("WAITER").then(|| "of-waiter".to_owned()))
+    }
+
     async fn compact(
         &self,
         ctx: &Ctx,
         event: SessionBeforeCompactEvent,
     ) -> Result<CompactDecision> {
-        if !event.instructions.unwrap_or_default().contains("ASK") {
-            return Ok(CompactDecision::Proceed);
-        }
-        let answer = ctx.ui().confirm("Compact?", "Go on?").await;
-        ctx.ui().notify(format!("compact: {}", outcome(answer)));
-        Ok(if answer.is_yes() { CompactDecision::Proceed } else { CompactDecision::Cancel })
+        let instructions = event.instructions.unwrap_or_default();
+        let goes_on = !instructions.contains("ASK") || asked(ctx, "compact").await;
+        Ok(if goes_on { CompactDecision::Proceed } else { CompactDecision::Cancel })
     }
+}
+
+/// Asks whether something is to go on, and shows the outcome.
+async fn asked(ctx: &Ctx, what: &str) -> bool {
+    let answer = ctx.ui().confirm(what, "Go on?").await;
+    ctx.ui().notify(format!("{what}: {}", outcome(answer)));
+    answer.is_yes()
 }
 
 fn outcome<T: ToString>(answer: Answer<T>) -> String {

@@ -1,13 +1,12 @@
 //! What each command does. The match has no wildcard: a new command in the
 //! protocol's table is a compile error here.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use wharf_agent::hooks::{CommandLookup, InputSource};
-use wharf_agent::{Accepted, CompactError, InputKind, Kept, NewSession, Submission, SubmitError};
+use wharf_agent::{Accepted, CompactError, InputKind, Kept, Submission, SubmitError};
 use wharf_protocol::command::PromptImage;
 use wharf_protocol::{ImageContent, Model, Response, RpcCommand};
 use wharf_provider::ModelChoice;
@@ -28,6 +27,9 @@ fn is_work(command: &RpcCommand) -> bool {
             | RpcCommand::FollowUp(_)
             | RpcCommand::NewSession(_)
             | RpcCommand::SwitchSession(_)
+            | RpcCommand::Fork(_)
+            | RpcCommand::ImportSession(_)
+            | RpcCommand::NavigateTree(_)
             | RpcCommand::Compact(_)
             | RpcCommand::Bash(_)
     )
@@ -67,21 +69,32 @@ impl Rpc {
                     Response::success(id, name)
                 });
             }
-            RpcCommand::NewSession(params) => {
-                let agent = self.agent.clone();
-                let options = NewSession { parent_session: params.parent_session };
-                self.switch(async move {
-                    let cancelled = agent.new_session(options).await;
-                    Response::with_data(id, name, &json!({ "cancelled": cancelled }))
-                });
+            RpcCommand::NewSession(params) => self.new_session(id, params),
+            RpcCommand::SwitchSession(params) => self.switch_session(id, params),
+            RpcCommand::Fork(params) => self.fork(id, params),
+            RpcCommand::ImportSession(params) => self.import_session(id, params),
+            RpcCommand::NavigateTree(params) => self.navigate_tree(id, params),
+            RpcCommand::GetForkMessages(_) => {
+                let data = json!({ "messages": self.agent.fork_messages() });
+                self.respond(&Response::with_data(id, name, &data));
             }
-            RpcCommand::SwitchSession(params) => {
+            RpcCommand::GetTree(_) => self.get_tree(id),
+            RpcCommand::SetLabel(params) => {
+                match self.agent.set_label(&params.entry_id, params.label.as_deref()) {
+                    Ok(kept) => self.kept(kept, Response::success(id, name)),
+                    Err(error) => self.respond(&Response::failure(id, name, error.to_string())),
+                }
+            }
+            RpcCommand::ListSessions(_) | RpcCommand::ListAllSessions(_) => {
+                self.list_sessions(id, &command);
+            }
+            RpcCommand::DeleteSession(params) => self.delete_session(id, params),
+            RpcCommand::ExportHtml(params) => self.export_html(id, params),
+            RpcCommand::GetDailyCost(_) => {
                 let agent = self.agent.clone();
-                self.switch(async move {
-                    match agent.switch_session(&PathBuf::from(params.session_path)).await {
-                        Ok(cancelled) => {
-                            Response::with_data(id, name, &json!({ "cancelled": cancelled }))
-                        }
+                self.later(async move {
+                    match agent.daily_cost().await {
+                        Ok(cost) => Response::with_data(id, name, &json!({ "cost": cost })),
                         Err(error) => Response::failure(id, name, error.to_string()),
                     }
                 });
@@ -237,6 +250,10 @@ impl Rpc {
             | RpcCommand::FollowUp(_)
             | RpcCommand::NewSession(_)
             | RpcCommand::SwitchSession(_)
+            | RpcCommand::Fork(_)
+            | RpcCommand::ImportSession(_)
+            | RpcCommand::NavigateTree(_)
+            | RpcCommand::SetLabel(_)
             | RpcCommand::SetSessionName(_)
             | RpcCommand::SetModel(_)
             | RpcCommand::CycleModel(_)
@@ -251,6 +268,13 @@ impl Rpc {
             RpcCommand::Abort(_)
             | RpcCommand::GetState(_)
             | RpcCommand::GetMessages(_)
+            | RpcCommand::GetForkMessages(_)
+            | RpcCommand::GetTree(_)
+            | RpcCommand::ListSessions(_)
+            | RpcCommand::ListAllSessions(_)
+            | RpcCommand::DeleteSession(_)
+            | RpcCommand::ExportHtml(_)
+            | RpcCommand::GetDailyCost(_)
             | RpcCommand::GetCommands(_)
             | RpcCommand::GetPendingMessages(_)
             | RpcCommand::ClearPendingMessages(_)
@@ -353,7 +377,7 @@ impl Rpc {
     }
 
     /// Answers when `response` is ready; the loop goes on meanwhile.
-    fn later(&mut self, response: impl Future<Output = Response> + Send + 'static) {
+    pub(super) fn later(&mut self, response: impl Future<Output = Response> + Send + 'static) {
         self.deferred += 1;
         let front = self.front.clone();
         tokio::spawn(async move {
@@ -363,7 +387,7 @@ impl Rpc {
     }
 
     /// Answers when a change, which is in effect already, has been kept.
-    fn kept(&mut self, kept: Kept, response: Response) {
+    pub(super) fn kept(&mut self, kept: Kept, response: Response) {
         self.later(async move {
             kept.await;
             response
@@ -371,7 +395,7 @@ impl Rpc {
     }
 
     /// Answers when the switch is made; what is meant for the session after it waits.
-    fn switch(&mut self, response: impl Future<Output = Response> + Send + 'static) {
+    pub(super) fn switch(&mut self, response: impl Future<Output = Response> + Send + 'static) {
         self.deferred += 1;
         self.switching = true;
         let front = self.front.clone();

@@ -1,15 +1,14 @@
 //! The data of `get_messages` and `get_commands`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use serde::Serialize;
 use wharf_agent::Agent;
-use wharf_protocol::AgentMessage;
+use wharf_session::ContextMessage;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Messages {
-    pub(super) messages: Vec<Arc<AgentMessage>>,
+    pub(super) messages: Vec<ContextMessage>,
 }
 
 #[derive(Debug, Serialize)]

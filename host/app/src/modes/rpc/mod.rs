@@ -5,6 +5,7 @@
 
 mod commands;
 mod listing;
+mod sessions;
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -332,7 +333,9 @@ impl Rpc {
 
     /// Flushes. False: the session could not be written.
     async fn finish(self, limit: Duration) -> bool {
-        let written = self.agent.session().flush().await;
+        let session = self.agent.session();
+        let written = session.flush().await;
+        session.release();
         if let Err(error) = &written {
             report::error(error);
         }

@@ -1,0 +1,283 @@
+//! Moving about in the session's tree: `navigate_tree`, labels, and what forks may begin
+//! from. What a branch that is left is summarised to is in `branch_summary`.
+
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use serde::Serialize;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+use wharf_protocol::AgentMessage;
+use wharf_session::{BranchSummaryEntry, Entry, EntryKind, MessageRole, Session};
+
+use crate::agent::Agent;
+use crate::ask::AskError;
+use crate::compaction::Compacting;
+use crate::hooks::{BeforeTreeEvent, HookEvent, HookNotification, TreeOptions, TreeVerdict};
+use crate::models::Kept;
+
+/// Where the leaf is now.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Navigated {
+    /// An extension cancelled it, or its summary was aborted. Nothing has changed then.
+    pub cancelled: bool,
+    /// The text of the message that was chosen, to be written again: the leaf is before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub editor_text: Option<String>,
+}
+
+impl Navigated {
+    fn cancelled() -> Self {
+        Self { cancelled: true, editor_text: None }
+    }
+}
+
+/// Why the leaf could not be moved. The texts are the reference's.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NavigateError {
+    #[error(
+        "Cannot navigate the session tree while the agent is streaming. Abort or wait for idle first."
+    )]
+    Streaming,
+    #[error(
+        "Cannot navigate the session tree while summarization or compaction is in progress. Wait for idle first."
+    )]
+    Summarizing,
+    #[error("Entry {0} not found")]
+    NotFound(String),
+    #[error("No model available for summarization")]
+    NoModel,
+    #[error("Branch summarization failed: {0}")]
+    Failed(String),
+}
+
+/// A user message that a fork may begin from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkMessage {
+    pub entry_id: String,
+    pub text: String,
+}
+
+/// The text of a message that can be written again.
+pub(crate) fn editable_text(entry: &Entry) -> Option<String> {
+    match entry.kind() {
+        EntryKind::Message(message) => match message.as_ref() {
+            AgentMessage::User(user) => Some(user.content.to_text()),
+            _ => None,
+        },
+        EntryKind::CustomMessage(message) => Some(message.content.to_text()),
+        _ => None,
+    }
+}
+
+/// A move that is under way.
+struct Move {
+    session: Session,
+    target: Arc<Entry>,
+    cancel: CancellationToken,
+}
+
+impl Agent {
+    /// The user messages of all branches, in the order in which they were written.
+    pub fn fork_messages(&self) -> Vec<ForkMessage> {
+        let text = |entry: &Arc<Entry>| match entry.message()?.as_ref() {
+            AgentMessage::User(user) => {
+                Some(ForkMessage { entry_id: entry.id().to_string(), text: user.content.to_text() })
+            }
+            _ => None,
+        };
+        self.session()
+            .entries()
+            .iter()
+            .filter(|entry| entry.role() == Some(MessageRole::User))
+            .filter_map(text)
+            .collect()
+    }
+
+    /// Sets or clears (none, or blank) the label of an entry. It has the label when this
+    /// returns; the future completes when that is written.
+    ///
+    /// # Errors
+    /// There is no such entry.
+    pub fn set_label(&self, entry: &str, label: Option<&str>) -> Result<Kept, NavigateError> {
+        let label = label.map(str::trim).filter(|label| !label.is_empty());
+        let (_, receipt) = self
+            .session()
+            .append_label(entry, label)
+            .map_err(|_| NavigateError::NotFound(entry.to_owned()))?;
+        let agent = self.clone();
+        Ok(Box::pin(async move { agent.written(receipt).await }))
+    }
+
+    /// Moves the leaf to another entry of the session; to before it, where it is a message
+    /// that can be written again. It is under way from this call on, not only once the
+    /// future is polled: what is prompted after it belongs to the new branch.
+    ///
+    /// # Errors
+    /// The agent is busy, there is no such entry, or there is no summary to be had. Nothing
+    /// has changed then.
+    pub fn navigate_tree(
+        &self,
+        target: &str,
+        options: TreeOptions,
+    ) -> Result<impl Future<Output = Result<Navigated, NavigateError>> + Send + use<>, NavigateError>
+    {
+        if self.is_streaming() {
+            return Err(NavigateError::Streaming);
+        }
+        if !self.state().compacting.is_empty() {
+            return Err(NavigateError::Summarizing);
+        }
+        let session = self.session();
+        let target =
+            session.entry(target).ok_or_else(|| NavigateError::NotFound(target.to_owned()))?;
+        if options.summarize && self.state().model.is_none() {
+            return Err(NavigateError::NoModel);
+        }
+        let cancel = CancellationToken::new();
+        let compacting = Compacting::begin(self, cancel.clone());
+        let mut line = Box::pin(Arc::clone(&self.inner.stage).lock_owned());
+        let mut stage: Option<OwnedMutexGuard<()>> = (&mut line).now_or_never();
+        Ok(async move {
+            if stage.is_none() {
+                stage = Some(line.await);
+            }
+            let agent = &compacting.agent;
+            let moved = agent.navigate(Move { session, target, cancel }, options).await;
+            agent.take_in_command_results().await;
+            drop(stage);
+            moved
+        })
+    }
+
+    /// The stage is held.
+    async fn navigate(
+        &self,
+        Move { session, target, cancel }: Move,
+        options: TreeOptions,
+    ) -> Result<Navigated, NavigateError> {
+        // Another session may have become the current one while this waited.
+        if cancel.is_cancelled() || self.session().id() != session.id() {
+            return Ok(Navigated::cancelled());
+        }
+        let old_leaf_id = session.leaf_id().map(|id| id.to_string());
+        let editor_text = editable_text(&target);
+        let new_leaf_id = match editor_text {
+            Some(_) => target.parent_id().map(|id| id.to_string()),
+            None => Some(target.id().to_string()),
+        };
+        if editor_text.is_none() && old_leaf_id == new_leaf_id && options.label.is_none() {
+            return Ok(Navigated::default());
+        }
+        let left = Abandoned::of(&session, target.id().as_str());
+        let (options, own_summary) =
+            match self.ask_before_tree(&target, &left, options, &cancel).await {
+                TreeVerdict::Cancel => return Ok(Navigated::cancelled()),
+                TreeVerdict::Proceed { options, summary } => (options, summary),
+            };
+        let from_extension = own_summary.is_some();
+        let summary = match own_summary {
+            Some(own) => Some((own.summary, own.details)),
+            None if options.summarize && left.has_messages() => {
+                match self.summarise_branch(&left.entries, &options, &cancel).await {
+                    Ok((summary, details)) => Some((summary, Some(details))),
+                    Err(AskError::Aborted) => return Ok(Navigated::cancelled()),
+                    Err(AskError::Failed(problem)) => return Err(NavigateError::Failed(problem)),
+                }
+            }
+            None => None,
+        };
+        if cancel.is_cancelled() {
+            return Ok(Navigated::cancelled());
+        }
+        let unknown = |_| NavigateError::NotFound(target.id().to_string());
+        let label = options.label.as_deref().map(str::trim).filter(|label| !label.is_empty());
+        let mut labelled = target.id().to_string();
+        let mut summary_entry = None;
+        match summary {
+            Some((summary, details)) => {
+                let body = BranchSummaryEntry {
+                    from_id: old_leaf_id.clone().unwrap_or_default(),
+                    summary,
+                    details,
+                    from_hook: from_extension.then_some(true),
+                };
+                let (id, receipt) =
+                    session.append_branch_summary(new_leaf_id.as_deref(), body).map_err(unknown)?;
+                self.written(receipt).await;
+                summary_entry = session.entry(id.as_str());
+                labelled = id.to_string();
+            }
+            None => session.set_leaf(new_leaf_id.as_deref()).map_err(unknown)?,
+        }
+        if let Some(label) = label {
+            let (_, receipt) = session.append_label(&labelled, Some(label)).map_err(unknown)?;
+            self.written(receipt).await;
+        }
+        let selected = {
+            let context = session.build_context();
+            let mut state = self.state();
+            self.take_up(&mut state, &context)
+        };
+        self.inner.hooks.notify(HookNotification::SessionTree {
+            new_leaf_id: session.leaf_id().map(|id| id.to_string()),
+            old_leaf_id,
+            summary_entry,
+            from_extension,
+        });
+        self.notify_selected(selected);
+        self.report_unrestored(&session).await;
+        Ok(Navigated { cancelled: false, editor_text })
+    }
+
+    async fn ask_before_tree(
+        &self,
+        target: &Entry,
+        left: &Abandoned,
+        options: TreeOptions,
+        cancel: &CancellationToken,
+    ) -> TreeVerdict {
+        let hooks = &self.inner.hooks;
+        if !hooks.subscribes(HookEvent::SessionBeforeTree) {
+            return TreeVerdict::Proceed { options, summary: None };
+        }
+        hooks.ready().await;
+        let event = BeforeTreeEvent {
+            target_id: target.id().to_string(),
+            old_leaf_id: left.leaf_id.clone(),
+            common_ancestor_id: left.common_ancestor_id.clone(),
+            abandoned: left.entries.iter().filter_map(|entry| entry.context_message()).collect(),
+            options,
+        };
+        hooks.session_before_tree(event, cancel).await
+    }
+}
+
+/// The branch that a move leaves.
+struct Abandoned {
+    leaf_id: Option<String>,
+    common_ancestor_id: Option<String>,
+    /// From below the common ancestor to the leaf.
+    entries: Vec<Arc<Entry>>,
+}
+
+impl Abandoned {
+    /// Whether there is anything to summarise.
+    fn has_messages(&self) -> bool {
+        self.entries.iter().any(|entry| entry.context_message().is_some())
+    }
+
+    fn of(session: &Session, target: &str) -> Self {
+        let mut entries = session.branch();
+        let taken = session.branch_to(target).unwrap_or_default();
+        let common =
+            entries.iter().zip(&taken).take_while(|(left, right)| left.id() == right.id()).count();
+        Self {
+            leaf_id: entries.last().map(|entry| entry.id().to_string()),
+            common_ancestor_id: common.checked_sub(1).map(|at| taken[at].id().to_string()),
+            entries: entries.split_off(common),
+        }
+    }
+}
