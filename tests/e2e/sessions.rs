@@ -156,8 +156,11 @@ fn no_file_exists_before_the_first_message() {
     assert_ne!(file, second);
     wharf.data(json!({"type": "set_session_name", "name": "Later"}));
     wharf.run("now");
-    assert_eq!(files(&env.agent_dir().join("sessions")), std::slice::from_ref(&second));
+    // While it is open, its lock lies beside it.
+    let lock = PathBuf::from(format!("{}.lock", second.display()));
+    assert_eq!(files(&env.agent_dir().join("sessions")), [second.clone(), lock]);
     assert_eq!(wharf.finish().code, Some(0));
+    assert_eq!(files(&env.agent_dir().join("sessions")), std::slice::from_ref(&second));
     // What came before the message is before it in the file.
     let file = SessionFile::read(&second);
     file.assert_linear();

@@ -178,6 +178,7 @@ fn the_level_of_a_reopened_session_goes_before_the_settings() {
     let mut wharf = env.rpc(&["--session", file.to_str().unwrap()]);
     let now = state(&mut wharf);
     assert_eq!((&now["model"]["id"], &now["thinkingLevel"]), (&json!("thinker"), &json!("high")));
+    assert_eq!(wharf.finish().code, Some(0));
     // A flag is somebody's wish.
     let mut wharf = env.rpc(&["--session", file.to_str().unwrap(), "--thinking", "minimal"]);
     let now = state(&mut wharf);
