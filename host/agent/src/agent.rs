@@ -195,8 +195,8 @@ impl State {
     }
 
     /// The conversation is that of `context` from now on.
-    pub(crate) fn take_context(&mut self, context: &SessionContext) {
-        self.messages.clone_from(&context.messages);
+    pub(crate) fn take_context(&mut self, context: SessionContext) {
+        self.messages = context.messages;
         self.compacted = context.compacted;
         self.tasks = tasks::of_messages(&self.messages);
     }
@@ -233,7 +233,8 @@ impl Agent {
                 state: Mutex::new(State {
                     session: options.session,
                     tasks: tasks::of_messages(&context.messages),
-                    messages: context.messages.clone(),
+                    recorded: Recorded::of(&context),
+                    messages: context.messages,
                     compacted: context.compacted,
                     model,
                     thinking_level,
@@ -244,7 +245,6 @@ impl Agent {
                     compacting: Vec::new(),
                     running_commands: Vec::new(),
                     command_results: Vec::new(),
-                    recorded: Recorded::of(&context),
                     unrestored,
                     steering: Queue::new(options.steering_mode),
                     follow_up: Queue::new(options.follow_up_mode),

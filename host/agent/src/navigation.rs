@@ -219,7 +219,7 @@ impl Agent {
         let selected = {
             let context = session.build_context();
             let mut state = self.state();
-            self.take_up(&mut state, &context)
+            self.take_up(&mut state, context)
         };
         self.inner.hooks.notify(HookNotification::SessionTree {
             new_leaf_id: session.leaf_id().map(|id| id.to_string()),

@@ -194,7 +194,7 @@ impl Agent {
         // A copy is a new file: nobody else has it. Where there can be no lock, the first
         // append says so.
         let _ = session.claim();
-        let context = session.build_context();
+        let mut context = session.build_context();
         let (previous, selected) = loop {
             self.abort();
             self.abort_user_bash();
@@ -210,12 +210,13 @@ impl Agent {
             state.follow_up.clear();
             state.next_turn.clear();
             state.naming_tries = 0;
+            let context = std::mem::take(&mut context);
             let selected = if arrival == Arrival::New {
-                state.take_context(&context);
                 state.recorded = Recorded::of(&context);
+                state.take_context(context);
                 None
             } else {
-                self.take_up(&mut state, &context)
+                self.take_up(&mut state, context)
             };
             break (previous, selected);
         };
@@ -239,13 +240,14 @@ impl Agent {
 
     /// The conversation, the model and the thinking level are those of `context` from now
     /// on.
-    pub(crate) fn take_up(&self, state: &mut State, context: &SessionContext) -> Selected {
-        state.take_context(context);
-        state.recorded = Recorded::of(context);
+    pub(crate) fn take_up(&self, state: &mut State, context: SessionContext) -> Selected {
+        state.recorded = Recorded::of(&context);
         if let Some(level) = context.thinking_level {
             state.thinking_level = level;
         }
-        let last = context.model.as_ref()?;
+        let last = context.model.clone();
+        state.take_context(context);
+        let last = last?;
         match self.registry().restore(&last.provider, &last.id) {
             Ok(model) => {
                 let previous = state.model.replace(model.clone());

@@ -18,6 +18,8 @@ pub(crate) enum Wakeup {
     Output(AgentOutput),
     /// The answer to a command that had to wait for something.
     Response(Response),
+    /// The same as a line, where it is long.
+    Line(Vec<u8>),
     /// The same for a session switch; those that waited behind it go on.
     Switched(Response),
     /// An extension's command has ended.

@@ -87,6 +87,17 @@ pub(crate) struct Stdout {
     writer: Option<JoinHandle<()>>,
 }
 
+/// `value` as a line, which has about `size` bytes.
+pub(crate) fn json_line(value: &impl Serialize, size: usize) -> Vec<u8> {
+    let mut line = Vec::with_capacity(size);
+    // Only maps with keys that are no strings fail, and no wire type has one.
+    if serde_json::to_writer(&mut line, value).is_err() {
+        return Vec::new();
+    }
+    line.push(b'\n');
+    line
+}
+
 impl Stdout {
     /// Takes standard output over.
     ///
@@ -103,14 +114,11 @@ impl Stdout {
 
     /// Queues `value` as one JSON line; gives its length in bytes.
     pub(crate) fn json(&self, value: &impl Serialize) -> usize {
-        let mut line = Vec::with_capacity(256);
-        // Only maps with keys that are no strings fail, and no wire type has one.
-        if serde_json::to_writer(&mut line, value).is_err() {
-            return 0;
-        }
-        line.push(b'\n');
+        let line = json_line(value, 256);
         let bytes = line.len();
-        self.raw(line);
+        if bytes > 0 {
+            self.raw(line);
+        }
         bytes
     }
 

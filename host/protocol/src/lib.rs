@@ -22,4 +22,4 @@ pub use message::{
 };
 pub use model::{Model, ModelRef, ThinkingLevel};
 pub use partial::{PartialMessage, StreamDelta};
-pub use response::Response;
+pub use response::{LongResponse, Response};

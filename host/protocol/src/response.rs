@@ -49,19 +49,6 @@ impl Response {
         }
     }
 
-    /// A success that carries data which is JSON text already.
-    pub fn with_json(
-        id: Option<Value>,
-        command: impl Into<Cow<'static, str>>,
-        data: String,
-    ) -> Self {
-        let command = command.into();
-        match RawValue::from_string(data) {
-            Ok(data) => Self { data: Some(data), ..Self::success(id, command) },
-            Err(error) => Self::failure(id, command, format!("the answer is no JSON: {error}")),
-        }
-    }
-
     pub fn failure(
         id: Option<Value>,
         command: impl Into<Cow<'static, str>>,
@@ -79,5 +66,24 @@ impl Response {
 
     pub const fn is_success(&self) -> bool {
         self.success
+    }
+}
+
+/// A success whose data may have tens of megabytes: it goes into its line without being
+/// written anywhere else first.
+#[derive(Debug, Serialize)]
+pub struct LongResponse<'a, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Value>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    command: &'static str,
+    success: bool,
+    data: &'a T,
+}
+
+impl<'a, T: Serialize> LongResponse<'a, T> {
+    pub const fn new(id: Option<Value>, command: &'static str, data: &'a T) -> Self {
+        Self { id, kind: "response", command, success: true, data }
     }
 }

@@ -67,6 +67,13 @@ impl ContextMessage {
         name.map(RawString::decode)
     }
 
+    /// Bytes of its JSON; a guess for one that is not in a file.
+    pub fn json_size(&self) -> usize {
+        const MADE_HERE: usize = 512;
+        let stored = self.stored.as_ref().and_then(|(file, index)| file.message_json(*index));
+        stored.map_or(MADE_HERE, str::len)
+    }
+
     fn parse(&self) -> Option<Arc<AgentMessage>> {
         let (file, index) = self.stored.as_ref()?;
         body::<AgentMessage>(file.message_json(*index)?).map(Arc::new)

@@ -36,6 +36,7 @@ mod lock;
 mod migrate;
 mod nodes;
 mod notice;
+mod parallel;
 mod preview;
 mod scan;
 mod shared;

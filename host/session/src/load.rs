@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs;
-use std::io::Read as _;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use crate::ids::Ids;
 use crate::json::{Fields, quote};
 use crate::migrate::{assigned_id, migrate};
 use crate::nodes::{FileEntries, Index, Parent};
+use crate::parallel::{ParsedLine, for_each_line, read_whole};
 use crate::scan::{Envelope, OBJECT_START, ParentField, scan, trim};
 use crate::tree::Tree;
 use crate::warning::{WarningKind, Warnings};
@@ -127,8 +127,7 @@ fn read_regular(path: &Path) -> Result<(Vec<u8>, Stamp), OpenError> {
     if !metadata.is_file() {
         return Err(OpenError::NotAFile { path: path.to_owned() });
     }
-    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).unwrap_or(0) + 1);
-    file.read_to_end(&mut bytes).map_err(fail)?;
+    let bytes = read_whole(&mut file, metadata.len()).map_err(fail)?;
     let stamp = Stamp::new(&metadata, &bytes);
     Ok((bytes, stamp))
 }
@@ -245,18 +244,15 @@ impl<'a> Loader<'a> {
     }
 
     fn read(&mut self) {
-        let text = self.text.as_str();
-        let (mut start, mut line) = (0, 0);
-        while start < text.len() {
-            line += 1;
-            let length = memchr::memchr(b'\n', &text.as_bytes()[start..]);
-            let end = length.map_or(text.len(), |length| start + length);
-            self.read_line(line, start, end);
-            start = end + 1;
-        }
+        let mut number = 0;
+        for_each_line(self.text, |line| {
+            number += 1;
+            self.read_line(number, line);
+        });
     }
 
-    fn read_line(&mut self, number: usize, start: usize, end: usize) {
+    fn read_line(&mut self, number: usize, line: ParsedLine<'_>) {
+        let ParsedLine { start, end, envelope } = line;
         let text = self.text;
         let line = &text[start..end];
         let trimmed = trim(line);
@@ -267,7 +263,7 @@ impl<'a> Loader<'a> {
             self.carriage_returns = true;
             self.warn(number, WarningKind::CarriageReturn);
         }
-        if let Some(envelope) = Envelope::parse(trimmed) {
+        if let Some(envelope) = envelope {
             let start = start + line.find('{').unwrap_or_default();
             self.add(number, start..start + trimmed.len(), &envelope);
             return;

@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use wharf_agent::hooks::{CommandLookup, InputSource};
 use wharf_agent::{Accepted, CompactError, InputKind, Kept, Submission, SubmitError};
 use wharf_protocol::command::PromptImage;
-use wharf_protocol::{ImageContent, Model, Response, RpcCommand};
+use wharf_protocol::{ImageContent, LongResponse, Model, Response, RpcCommand};
 use wharf_provider::ModelChoice;
 
+use super::sessions::LONG_RESPONSE;
 use super::{Rpc, listing};
 use crate::front::Wakeup;
 use crate::modes::slash_command;
+use crate::stdout::json_line;
 
 /// Why a command that had to wait will not be served.
 const NOT_BEGUN: &str = "Aborted before it began.";
@@ -104,7 +106,8 @@ impl Rpc {
             }
             RpcCommand::GetMessages(_) => {
                 let data = listing::Messages { messages: self.agent.messages() };
-                self.respond(&Response::with_data(id, name, &data));
+                let size = data.size() + LONG_RESPONSE;
+                self.out.raw(json_line(&LongResponse::new(id, name, &data), size));
             }
             RpcCommand::GetCommands(_) => {
                 // Names of extensions that still load are not known yet.

@@ -11,6 +11,13 @@ pub(super) struct Messages {
     pub(super) messages: Vec<ContextMessage>,
 }
 
+impl Messages {
+    /// Bytes of them all as JSON, roughly.
+    pub(super) fn size(&self) -> usize {
+        self.messages.iter().map(|message| message.json_size() + 1).sum()
+    }
+}
+
 #[derive(Debug, Serialize)]
 pub(super) struct Commands {
     commands: Vec<CommandInfo>,

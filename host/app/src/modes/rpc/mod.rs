@@ -236,6 +236,10 @@ impl Rpc {
                 self.deferred -= 1;
                 self.respond(&response);
             }
+            Wakeup::Line(line) => {
+                self.deferred -= 1;
+                self.out.raw(line);
+            }
             Wakeup::Switched(response) => {
                 self.deferred -= 1;
                 self.respond(&response);

@@ -9,14 +9,20 @@ use wharf_protocol::command::{
     ExportHtmlParams, ForkParams, NavigateTreeParams, NewSessionParams, SessionPathParams,
     SwitchSessionParams,
 };
-use wharf_protocol::{Response, RpcCommand};
+use wharf_protocol::{LongResponse, Response, RpcCommand};
+use wharf_session::Verbatim;
 
 use super::{Rpc, session_diagnostic};
 use crate::export;
+use crate::front::Wakeup;
+use crate::stdout::json_line;
 
 /// Entries of a tree that is written at once, some milliseconds; larger ones are written
 /// while the loop goes on.
 const QUICK_TREE: usize = 2000;
+
+/// Bytes of a response besides its data, roughly.
+pub(super) const LONG_RESPONSE: usize = 256;
 
 impl Rpc {
     pub(super) fn new_session(&mut self, id: Option<Value>, params: NewSessionParams) {
@@ -78,12 +84,25 @@ impl Rpc {
 
     pub(super) fn get_tree(&mut self, id: Option<Value>) {
         let name = "get_tree";
-        let session = self.agent.session();
-        if session.entry_count() <= QUICK_TREE {
-            self.respond(&Response::with_json(id, name, session.tree_json()));
-        } else {
-            self.blocking(id, name, move |id| Response::with_json(id, name, session.tree_json()));
+        let (session, own_id) = (self.agent.session(), id.clone());
+        let is_quick = session.entry_count() <= QUICK_TREE;
+        let line = move || {
+            let tree = session.tree_json();
+            let data = Verbatim(&tree);
+            json_line(&LongResponse::new(own_id, name, &data), tree.len() + LONG_RESPONSE)
+        };
+        if is_quick {
+            self.out.raw(line());
+            return;
         }
+        self.deferred += 1;
+        let front = self.front.clone();
+        tokio::spawn(async move {
+            let line = tokio::task::spawn_blocking(line).await;
+            front
+                .wake(line.map_or_else(|_| Wakeup::Response(failed(id, name)), Wakeup::Line))
+                .await;
+        });
     }
 
     pub(super) fn list_sessions(&mut self, id: Option<Value>, command: &RpcCommand) {
@@ -146,6 +165,11 @@ impl Rpc {
             })
         });
     }
+}
+
+/// The answer to a command that panicked.
+fn failed(id: Option<Value>, name: &'static str) -> Response {
+    Response::failure(id, name, format!("internal error: {name} failed; please report it"))
 }
 
 fn answer<T: serde::Serialize, E: std::fmt::Display>(
