@@ -7,12 +7,13 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+mod client;
 
-use serde_json::{Value, json};
+use std::process::Command;
+use std::time::Instant;
+
+use client::{Session, millis, quantile};
+use serde_json::json;
 use wharf_tests::{Env, guest};
 
 /// Processes for each start-up row.
@@ -26,7 +27,7 @@ fn main() {
     let bare = Env::new();
     startup("spawn -> get_state, no extension", RUNS, || bare.command());
     let warm = with_extensions();
-    drop(Session::start(warm.command()).ready());
+    drop(Session::start(without_file(warm.command())).ready());
     startup("the same, 50 extensions, warm cache", RUNS, || warm.command());
     startup("the same, until get_commands", RUNS, || {
         let mut command = warm.command();
@@ -61,6 +62,11 @@ fn with_extensions() -> Env {
     env
 }
 
+fn without_file(mut command: Command) -> Command {
+    command.arg("--no-session");
+    command
+}
+
 fn startup(name: &str, runs: usize, mut command: impl FnMut() -> Command) {
     let mut times = Vec::new();
     let mut cpu = Vec::new();
@@ -73,7 +79,7 @@ fn startup(name: &str, runs: usize, mut command: impl FnMut() -> Command) {
             .unwrap_or("get_state")
             .to_owned();
         let begin = Instant::now();
-        let mut session = Session::start(command);
+        let mut session = Session::start(without_file(command));
         session.send(&json!({"id": "s", "type": last}));
         session.wait(|line| line["id"] == "s");
         times.push(millis(begin.elapsed()));
@@ -92,7 +98,7 @@ fn latency() {
     let env = Env::new();
     let mut command = env.command();
     command.arg("-e").arg(guest("heartbeat")).arg("-e").arg(guest("rpc-demo"));
-    let mut session = Session::start(command).ready();
+    let mut session = Session::start(without_file(command)).ready();
     let mut notify = Vec::new();
     for number in 0..COMMANDS {
         let begin = Instant::now();
@@ -123,91 +129,4 @@ fn latency() {
         "command -> confirm -> answer -> notify, p50",
         quantile(&mut confirm, 0.5)
     );
-}
-
-/// A process in RPC mode.
-struct Session {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: BufReader<ChildStdout>,
-}
-
-impl Session {
-    fn start(mut command: Command) -> Self {
-        let mut child = command
-            .args(["--mode", "rpc", "--no-session"])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let stdin = child.stdin.take().unwrap();
-        let stdout = BufReader::new(child.stdout.take().unwrap());
-        Self { child, stdin, stdout }
-    }
-
-    /// Waits until every extension has registered.
-    fn ready(mut self) -> Self {
-        self.send(&json!({"id": "ready", "type": "get_commands"}));
-        self.wait(|line| line["id"] == "ready");
-        self
-    }
-
-    fn send(&mut self, command: &Value) {
-        self.stdin.write_all(format!("{command}\n").as_bytes()).unwrap();
-    }
-
-    fn wait(&mut self, matches: impl Fn(&Value) -> bool) -> Value {
-        let mut line = String::new();
-        loop {
-            line.clear();
-            assert!(self.stdout.read_line(&mut line).unwrap() > 0, "the process has ended");
-            let value: Value = serde_json::from_str(&line).unwrap();
-            if matches(&value) {
-                return value;
-            }
-        }
-    }
-
-    /// User and system time so far, from `/proc`, in milliseconds (10 ms steps).
-    fn cpu_millis(&self) -> f64 {
-        let stat = std::fs::read_to_string(self.proc("stat")).unwrap();
-        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
-        let ticks = |at: usize| fields[at].parse::<f64>().unwrap();
-        (ticks(11) + ticks(12)) * 10.0
-    }
-
-    fn peak_megabytes(&self) -> f64 {
-        let status = std::fs::read_to_string(self.proc("status")).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        let kilobytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-        kilobytes / 1024.0
-    }
-
-    fn proc(&self, file: &str) -> std::path::PathBuf {
-        Path::new("/proc").join(self.child.id().to_string()).join(file)
-    }
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
-}
-
-fn quantile(values: &mut [f64], at: f64) -> f64 {
-    values.sort_unstable_by(f64::total_cmp);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "an index into a short list"
-    )]
-    let index = ((values.len() - 1) as f64 * at) as usize;
-    values[index]
 }
