@@ -181,7 +181,7 @@ fn with_store<T>(
     let home = dirs::home_dir(|name| std::env::var_os(name));
     let agent_dir = wiring::agent_dir(args.agent_dir.as_deref())?;
     let place = Place { cwd: &cwd, home: home.as_deref(), agent_dir: &agent_dir };
-    let trusted = TrustStore::load(&agent_dir.trust_file())?.is_trusted(&cwd);
+    let trusted = TrustStore::load(agent_dir.trust_file())?.is_trusted(&cwd);
     let mut diagnostics = Vec::new();
     let settings = Settings::load(&agent_dir, &cwd, place.home, trusted, &mut diagnostics);
     for diagnostic in diagnostics {

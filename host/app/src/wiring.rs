@@ -112,6 +112,8 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
     let index = place.index();
     let session = sessions::first(&args, &place, &session_dir, &index)?;
     session.set_durability(resources.settings.session_sync);
+    // Of a copy that has just been made; where there can be no lock, the first append says so.
+    let _ = session.claim();
     let mut store = SessionStore::new(session_dir, index, agent_dir.subagent_sessions());
     if args.no_session {
         store = store.in_memory();

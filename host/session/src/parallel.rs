@@ -170,7 +170,7 @@ mod tests {
         let mut text = String::new();
         for number in 0..40_000 {
             match number % 7 {
-                0 => text.push_str("\n"),
+                0 => text.push('\n'),
                 1 => text.push_str("garbage\r\n"),
                 2 if number == 20_007 => {
                     text.push_str(&format!("{{\"x\":\"{}\"}}\n", "é".repeat(CHUNK)))
