@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
-use wharf_tests::script::says;
-use wharf_tests::{Env, note};
+use wharf_tests::script::{bash, call, says};
+use wharf_tests::{Env, PIXELS, Wharf, note};
 
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "headless_shell"];
 /// A browser that hangs is a failure, not a wait.
@@ -183,4 +183,178 @@ fn a_hostile_session_stays_text_in_a_browser() {
     // The current branch is shown, and the others are not.
     assert!(document.contains("class=\"seg on\""));
     assert!(document.contains("class=\"seg\""));
+}
+
+fn scripts_and_links(html: &str) -> Vec<&str> {
+    ["src=\"", "href=\"", "url(", "@import"]
+        .iter()
+        .flat_map(|start| html.match_indices(start).map(move |(at, _)| &html[at + start.len()..]))
+        .map(|rest| &rest[..rest.len().min(8)])
+        .collect()
+}
+
+fn leftovers(dir: &Path) -> Vec<PathBuf> {
+    let listing = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    listing.filter(|path| path.to_str().unwrap().contains(".wharf-export")).collect()
+}
+
+/// Without `outputPath` it lies in the working directory; with one, where that says.
+#[test]
+fn the_page_lies_where_the_client_wants_it() {
+    let env = Env::new();
+    let model = env.script(&[says("ok")]);
+    let mut wharf = env.rpc(&["--model", &model]);
+    wharf.run("a question");
+    let state = wharf.data(json!({"type": "get_state"}));
+    let session = PathBuf::from(state["sessionFile"].as_str().unwrap());
+    let before = fs::read(&session).unwrap();
+    let stem = session.file_stem().unwrap().to_str().unwrap();
+    let default = env.project().join(format!("wharf-session-{stem}.html"));
+    fs::create_dir(env.project().join("out")).unwrap();
+    for (path, page) in [
+        (Value::Null, default),
+        (json!("page.html"), env.project().join("page.html")),
+        (json!("out/../out/./page.html"), env.project().join("out/page.html")),
+        (json!("~/page"), env.home().join("page")),
+        (json!(env.home().join("other.html")), env.home().join("other.html")),
+        // Once more: the new page takes the old one's place.
+        (json!("page.html"), env.project().join("page.html")),
+    ] {
+        let data = wharf.data(json!({"type": "export_html", "outputPath": path}));
+        assert_eq!(data, json!({"path": page}));
+        let html = fs::read_to_string(&page).unwrap();
+        assert!(html.contains("a question") && html.trim_end().ends_with("</html>"));
+    }
+    for odd in [json!(5), json!(["x"])] {
+        let response = wharf.request(json!({"type": "export_html", "outputPath": odd}));
+        assert_eq!(response["success"], false, "{response}");
+    }
+    let response = wharf.request(json!({"type": "export_html", "outputPath": "no/page.html"}));
+    assert_eq!(response["success"], false);
+    let folder = env.project().join("no").display().to_string();
+    assert!(response["error"].as_str().unwrap().contains(&folder), "{response}");
+    // Two at once, to one place.
+    let two = "{\"id\":\"a\",\"type\":\"export_html\",\"outputPath\":\"both\"}\n\
+               {\"id\":\"b\",\"type\":\"export_html\",\"outputPath\":\"both\"}\n";
+    wharf.send_raw(two.as_bytes());
+    for id in ["a", "b"] {
+        let response = wharf.wait_for(id, |line| line["id"] == id);
+        assert_eq!(response["success"], true, "{response}");
+    }
+    assert_eq!(
+        fs::read(env.project().join("both")).unwrap(),
+        fs::read(env.project().join("page.html")).unwrap()
+    );
+    assert_eq!(wharf.finish().code, Some(0));
+    assert!(leftovers(&env.project()).is_empty());
+    assert_eq!(fs::read(&session).unwrap(), before);
+}
+
+/// The page must not lie where the session's first message is going to.
+#[test]
+fn a_session_that_has_no_file_yet_has_a_page() {
+    let env = Env::new();
+    let model = env.script(&[says("ok"), says("ok")]);
+    for extra in [&["--session-dir", "."][..], &["--no-session"]] {
+        let mut args = vec!["--model", model.as_str()];
+        args.extend(extra);
+        let mut wharf = env.rpc(&args);
+        let state = wharf.data(json!({"type": "get_state"}));
+        let data = wharf.data(json!({"type": "export_html"}));
+        let page = PathBuf::from(data["path"].as_str().unwrap());
+        let name = page.file_name().unwrap().to_str().unwrap();
+        assert!(name.contains(state["sessionId"].as_str().unwrap()), "{name}");
+        assert_eq!(page.parent().unwrap(), env.project());
+        assert!(fs::read_to_string(&page).unwrap().contains("no entries"));
+        if let Some(file) = state["sessionFile"].as_str() {
+            let command = json!({"type": "export_html", "outputPath": file});
+            let response = wharf.request(command);
+            assert_eq!(response["success"], false, "{response}");
+            assert!(!Path::new(file).exists());
+        }
+        wharf.run("a question");
+        let data = wharf.data(json!({"type": "export_html"}));
+        assert_eq!(data["path"], json!(page));
+        assert!(fs::read_to_string(&page).unwrap().contains("a question"));
+        let after = wharf.data(json!({"type": "get_state"}));
+        assert_eq!(after["sessionFile"], state["sessionFile"]);
+        assert_eq!(wharf.finish().code, Some(0));
+    }
+}
+
+/// What has been said by then is in it, and the run goes on.
+#[test]
+fn a_run_can_be_exported_while_it_goes_on() {
+    let env = Env::new();
+    let model = env.script(&[bash("until [ -e go ]; do sleep 0.01; done"), says("the end")]);
+    let mut wharf = env.rpc(&["--model", &model]);
+    wharf.prompt("a question");
+    wharf.wait_event("tool_execution_start");
+    let html = |wharf: &mut Wharf| {
+        let data = wharf.data(json!({"type": "export_html", "outputPath": "page.html"}));
+        fs::read_to_string(data["path"].as_str().unwrap()).unwrap()
+    };
+    let during = html(&mut wharf);
+    assert!(during.contains("a question") && during.contains("until [ -e go ]"));
+    assert!(during.contains("no result") && !during.contains("the end"));
+    env.write("go", "");
+    wharf.wait_event("agent_end");
+    let after = html(&mut wharf);
+    assert!(after.contains("the end") && !after.contains("no result"));
+    assert_eq!(wharf.finish().code, Some(0));
+}
+
+/// A session that the binary itself has written: branches, tools, images, code.
+#[test]
+fn a_real_session_is_shown_with_all_that_it_has() {
+    let env = Env::new();
+    env.write("note.txt", "a note of the tool\n");
+    let model = env.script(&[
+        call("read", &json!({"path": "note.txt"})),
+        says("```rust\nfn answer() -> u32 { 42 }\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"),
+        says("first branch"),
+        says("second branch"),
+    ]);
+    let mut wharf = env.rpc(&["--model", &model]);
+    let image = json!({"type": "image", "data": PIXELS[0], "mimeType": "image/png"});
+    wharf.data(json!({"type": "prompt", "message": "look", "images": [image]}));
+    wharf.wait_event("agent_end");
+    wharf.run("one way");
+    let messages = wharf.data(json!({"type": "get_fork_messages"}));
+    let entry = &messages["messages"][1]["entryId"];
+    wharf.data(json!({"type": "navigate_tree", "targetId": entry}));
+    wharf.run("another way");
+    wharf.data(json!({"type": "set_session_name", "name": "A <name>"}));
+    let data = wharf.data(json!({"type": "export_html", "outputPath": "page.html"}));
+    assert_eq!(wharf.finish().code, Some(0));
+    let page = PathBuf::from(data["path"].as_str().unwrap());
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("<title>A &lt;name&gt;"), "the name is the title");
+    assert!(html.contains(&format!("src=\"data:image/png;base64,{}\"", PIXELS[0])));
+    assert!(html.contains("color-scheme: light dark"), "dark and light");
+    assert!(html.contains("<details class=\"tool\">"), "folded");
+    assert!(html.contains("a note of the tool"));
+    for said in ["first branch", "second branch", "one way", "another way"] {
+        assert!(html.contains(said), "{said}");
+    }
+    // One file, and no network.
+    assert!(
+        html.contains("Content-Security-Policy") && html.contains("default-src &#39;none&#39;")
+    );
+    for start in scripts_and_links(&html) {
+        assert!(start.starts_with("data:") || start.starts_with('#'), "{start}");
+    }
+    let Some(browser) = browser() else {
+        note(format_args!("skipped: none of {BROWSERS:?} is installed"));
+        return;
+    };
+    let document = check(&browser, &page);
+    assert!(document.contains("class=\"seg on\"") && document.contains("class=\"seg\""));
+    assert!(document.contains("<table>"));
+    // Code is made of parts that have colours.
+    let code = document
+        .split("<pre class=\"code\">")
+        .filter_map(|part| part.split("</pre>").next())
+        .find(|code| code.contains("answer"));
+    assert!(code.is_some_and(|code| code.contains("<span")), "{code:?}");
 }

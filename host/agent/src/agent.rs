@@ -91,6 +91,8 @@ pub(crate) struct Inner {
     pub(crate) home: Option<PathBuf>,
     /// False while extensions are asked where sessions are kept.
     pub(crate) placed: watch::Sender<bool>,
+    /// Ends the asking; whatever has been said by then does not count.
+    pub(crate) placing: CancellationToken,
     pub(crate) ui: Arc<dyn Ui>,
     pub(crate) shell: Shell,
     pub(crate) performance: Option<Arc<PerformanceLog>>,
@@ -266,6 +268,7 @@ impl Agent {
                 store: Mutex::new(options.store),
                 home: options.home,
                 placed: watch::Sender::new(true),
+                placing: CancellationToken::new(),
                 ui: options.ui,
                 shell: options.shell,
                 performance: options.performance.map(Arc::new),
@@ -371,6 +374,7 @@ impl Agent {
     /// Aborts the current run, what is on its way into one, and a compaction; one
     /// `agent_end` follows. Waiting messages stay in their queues.
     pub fn abort(&self) {
+        self.inner.placing.cancel();
         let state = self.state();
         if let Some(run) = &state.run {
             run.cancel();

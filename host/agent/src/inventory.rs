@@ -1,7 +1,7 @@
 //! The session files that there are: where they are kept, listing, deleting, and what
 //! they cost today.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wharf_session::{
@@ -74,7 +74,8 @@ impl Agent {
     /// The path that a client means: `~` is the home, a relative one starts at the working
     /// directory, `.` and `..` are taken out.
     pub fn resolve(&self, path: &Path) -> PathBuf {
-        normalised(&dirs::resolve_path(path, &self.inner.cwd, self.inner.home.as_deref()))
+        let path = dirs::resolve_path(path, &self.inner.cwd, self.inner.home.as_deref());
+        dirs::normalised(&path)
     }
 
     /// Has extensions say where session files are kept. Until they have, nothing is written
@@ -86,8 +87,13 @@ impl Agent {
         let agent = self.clone();
         tokio::spawn(async move {
             let hooks = &agent.inner.hooks;
-            hooks.ready().await;
-            if let Some(dir) = hooks.session_directory(agent.inner.cwd.clone()).await {
+            let ask = async {
+                hooks.ready().await;
+                hooks.session_directory(agent.inner.cwd.clone()).await
+            };
+            // Whoever aborts wants to wait no longer; the place is the default one then.
+            let said = agent.inner.placing.run_until_cancelled(ask).await.flatten();
+            if let Some(dir) = said {
                 let dir = SessionDir::Flat(agent.resolve(&dir));
                 let session = agent.session();
                 session.relocate(&dir);
@@ -179,19 +185,4 @@ impl Agent {
 fn is_same_file(one: &Path, other: &Path) -> bool {
     one == other
         || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
-}
-
-/// `.` and `..` taken out of an absolute path, by its text alone.
-pub(crate) fn normalised(path: &Path) -> PathBuf {
-    let mut normal = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                normal.pop();
-            }
-            other => normal.push(other),
-        }
-    }
-    normal
 }

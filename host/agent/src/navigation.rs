@@ -7,7 +7,8 @@ use futures::FutureExt as _;
 use serde::Serialize;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
-use wharf_protocol::AgentMessage;
+use wharf_protocol::model::ModelRef;
+use wharf_protocol::{AgentMessage, Model, ThinkingLevel};
 use wharf_session::{BranchSummaryEntry, Entry, EntryKind, MessageRole, Session};
 
 use crate::agent::Agent;
@@ -15,6 +16,7 @@ use crate::ask::AskError;
 use crate::compaction::Compacting;
 use crate::hooks::{BeforeTreeEvent, HookEvent, HookNotification, TreeOptions, TreeVerdict};
 use crate::models::Kept;
+use crate::switching::Selected;
 
 /// Where the leaf is now.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -72,11 +74,20 @@ pub(crate) fn editable_text(entry: &Entry) -> Option<String> {
     }
 }
 
+/// The entry before another one on its branch; none before the first. An entry that lost
+/// its parent names one that is not there, or one that is below it.
+pub(crate) fn before(session: &Session, id: &str) -> Option<String> {
+    let branch = session.branch_to(id).unwrap_or_default();
+    branch.iter().rev().nth(1).map(|entry| entry.id().to_string())
+}
+
 /// A move that is under way.
 struct Move {
     session: Session,
     target: Arc<Entry>,
     cancel: CancellationToken,
+    /// Model and thinking level when it was asked for.
+    chosen: (Option<ModelRef>, ThinkingLevel),
 }
 
 impl Agent {
@@ -133,7 +144,11 @@ impl Agent {
         let session = self.session();
         let target =
             session.entry(target).ok_or_else(|| NavigateError::NotFound(target.to_owned()))?;
-        if options.summarize && self.state().model.is_none() {
+        let chosen = {
+            let state = self.state();
+            (state.model.as_ref().map(Model::reference), state.thinking_level)
+        };
+        if options.summarize && chosen.0.is_none() {
             return Err(NavigateError::NoModel);
         }
         let cancel = CancellationToken::new();
@@ -145,7 +160,7 @@ impl Agent {
                 stage = Some(line.await);
             }
             let agent = &compacting.agent;
-            let moved = agent.navigate(Move { session, target, cancel }, options).await;
+            let moved = agent.navigate(Move { session, target, cancel, chosen }, options).await;
             agent.take_in_command_results().await;
             drop(stage);
             moved
@@ -155,7 +170,7 @@ impl Agent {
     /// The stage is held.
     async fn navigate(
         &self,
-        Move { session, target, cancel }: Move,
+        Move { session, target, cancel, chosen }: Move,
         options: TreeOptions,
     ) -> Result<Navigated, NavigateError> {
         // Another session may have become the current one while this waited.
@@ -165,13 +180,13 @@ impl Agent {
         let old_leaf_id = session.leaf_id().map(|id| id.to_string());
         let editor_text = editable_text(&target);
         let new_leaf_id = match editor_text {
-            Some(_) => target.parent_id().map(|id| id.to_string()),
+            Some(_) => before(&session, target.id().as_str()),
             None => Some(target.id().to_string()),
         };
         if editor_text.is_none() && old_leaf_id == new_leaf_id && options.label.is_none() {
             return Ok(Navigated::default());
         }
-        let left = Abandoned::of(&session, target.id().as_str());
+        let left = Abandoned::of(&session, new_leaf_id.as_deref());
         let (options, own_summary) =
             match self.ask_before_tree(&target, &left, options, &cancel).await {
                 TreeVerdict::Cancel => return Ok(Navigated::cancelled()),
@@ -216,11 +231,7 @@ impl Agent {
             let (_, receipt) = session.append_label(&labelled, Some(label)).map_err(unknown)?;
             self.written(receipt).await;
         }
-        let selected = {
-            let context = session.build_context();
-            let mut state = self.state();
-            self.take_up(&mut state, context)
-        };
+        let selected = self.take_up_after_move(&session, &chosen);
         self.inner.hooks.notify(HookNotification::SessionTree {
             new_leaf_id: session.leaf_id().map(|id| id.to_string()),
             old_leaf_id,
@@ -230,6 +241,33 @@ impl Agent {
         self.notify_selected(selected);
         self.report_unrestored(&session).await;
         Ok(Navigated { cancelled: false, editor_text })
+    }
+
+    /// Model and thinking level are those of the new branch, unless somebody has chosen
+    /// others since the move was asked for: the branch goes on with these.
+    fn take_up_after_move(
+        &self,
+        session: &Session,
+        (model, level): &(Option<ModelRef>, ThinkingLevel),
+    ) -> Selected {
+        let context = session.build_context();
+        let mut state = self.state();
+        let (now_model, now_level) = (state.model.clone(), state.thinking_level);
+        let mut selected = self.take_up(&mut state, context);
+        let is_other_model = now_model.as_ref().map(Model::reference) != *model;
+        let is_other_level = now_level != *level;
+        if is_other_model {
+            // It was told when it was chosen.
+            (state.model, state.unrestored, selected) = (now_model, None, None);
+        }
+        if is_other_level {
+            state.thinking_level = now_level;
+        }
+        drop(state);
+        if is_other_model || is_other_level {
+            self.record_model();
+        }
+        selected
     }
 
     async fn ask_before_tree(
@@ -269,9 +307,11 @@ impl Abandoned {
         self.entries.iter().any(|entry| entry.context_message().is_some())
     }
 
-    fn of(session: &Session, target: &str) -> Self {
+    /// `new_leaf` is where the branch that is taken up ends: a message that is to be written
+    /// again is on the branch that is left, so its summary knows what was asked there.
+    fn of(session: &Session, new_leaf: Option<&str>) -> Self {
         let mut entries = session.branch();
-        let taken = session.branch_to(target).unwrap_or_default();
+        let taken = new_leaf.and_then(|leaf| session.branch_to(leaf).ok()).unwrap_or_default();
         let common =
             entries.iter().zip(&taken).take_while(|(left, right)| left.id() == right.id()).count();
         Self {

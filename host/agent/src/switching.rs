@@ -9,7 +9,7 @@ use wharf_session::{ForkError, MessageRole, OpenError, Session, SessionContext, 
 
 use crate::agent::{Agent, Recorded, State};
 use crate::hooks::{ForkVerdict, HookEvent, HookNotification, ModelSource, SwitchReason};
-use crate::navigation::editable_text;
+use crate::navigation::{before, editable_text};
 use crate::output::{AgentOutput, deliver};
 
 /// How a new session begins.
@@ -146,7 +146,7 @@ impl Agent {
         };
         let leaf = match verdict {
             ForkVerdict::Cancel => return Ok(Forked { text, cancelled: true }),
-            ForkVerdict::Proceed => entry.parent_id().map(|id| id.to_string()),
+            ForkVerdict::Proceed => before(&session, entry_id),
             ForkVerdict::KeepConversation => session.leaf_id().map(|id| id.to_string()),
         };
         let (dir, file) =

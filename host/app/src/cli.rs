@@ -49,7 +49,20 @@ pub(crate) struct ImportArgs {
     /// The session file
     pub(crate) file: PathBuf,
     #[command(flatten)]
+    pub(crate) loaded: LoadArgs,
+    #[command(flatten)]
     pub(crate) place: StoreArgs,
+}
+
+/// The extensions of a run.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadArgs {
+    /// Load this extension too: a .wasm file, or a folder with extension.wasm (repeatable)
+    #[arg(short = 'e', long = "extension", value_name = "PATH")]
+    pub(crate) extensions: Vec<PathBuf>,
+    /// Load no extension but those of -e
+    #[arg(long)]
+    pub(crate) no_extensions: bool,
 }
 
 /// Where sessions are kept.
@@ -129,12 +142,8 @@ pub(crate) struct RunArgs {
     /// Header field of a new session: the kind of agent
     #[arg(long, value_name = "NAME")]
     pub(crate) agent_type: Option<String>,
-    /// Load this extension too: a .wasm file, or a folder with extension.wasm (repeatable)
-    #[arg(short = 'e', long = "extension", value_name = "PATH")]
-    pub(crate) extensions: Vec<PathBuf>,
-    /// Load no extension but those of -e
-    #[arg(long)]
-    pub(crate) no_extensions: bool,
+    #[command(flatten)]
+    pub(crate) loaded: LoadArgs,
     /// Load this skill too (repeatable)
     #[arg(long = "skill", value_name = "PATH")]
     pub(crate) skills: Vec<PathBuf>,

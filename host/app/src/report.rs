@@ -22,7 +22,7 @@ pub(crate) fn failure(failure: &anyhow::Error) {
     error(with_causes(failure));
 }
 
-fn with_causes(failure: &anyhow::Error) -> String {
+pub(crate) fn with_causes(failure: &anyhow::Error) -> String {
     let mut text = failure.to_string();
     for cause in failure.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

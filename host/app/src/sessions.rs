@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use wharf_agent::resources::{AgentDir, Settings, TrustStore, dirs};
 use wharf_session::{Session, SessionDir, SessionIndex, SessionInfo, SessionOptions};
 
-use crate::cli::{ImportArgs, Mode, RunArgs, StoreArgs};
+use crate::cli::{ImportArgs, LoadArgs, Mode, RunArgs, StoreArgs};
 use crate::modes::FLUSH_GRACE;
 use crate::stdout::Stdout;
 use crate::{export, report, wiring};
@@ -41,7 +41,12 @@ impl Place<'_> {
     }
 
     pub(crate) fn flat(&self, dir: &Path) -> SessionDir {
-        SessionDir::Flat(dirs::resolve_path(dir, self.cwd, self.home))
+        SessionDir::Flat(self.resolve(dir))
+    }
+
+    /// As RPC commands resolve paths, so that a file is called the same everywhere.
+    fn resolve(&self, path: &Path) -> PathBuf {
+        dirs::normalised(&dirs::resolve_path(path, self.cwd, self.home))
     }
 
     pub(crate) fn index(&self) -> Arc<SessionIndex> {
@@ -55,7 +60,7 @@ impl Place<'_> {
         index: &SessionIndex,
         named: &Path,
     ) -> anyhow::Result<PathBuf> {
-        let path = dirs::resolve_path(named, self.cwd, self.home);
+        let path = self.resolve(named);
         match named.to_str() {
             Some(id) if !is_path(named) && !path.is_file() => Ok(dir.find(self.cwd, id, index)?),
             _ => Ok(path),
@@ -123,7 +128,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
     if !args.messages.is_empty() && io::stdin().is_terminal() {
         return Ok(None);
     }
-    with_store(&args.place, |place, dir| {
+    with_store(StoreOf::run(args), |place, dir| {
         let sessions = list(place, dir, &place.index())?;
         if !args.messages.is_empty() {
             report::line(table(&sessions));
@@ -141,23 +146,26 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<Option<ExitCode>> {
 
 /// `wharf import FILE`
 pub(crate) fn import(args: &ImportArgs) -> anyhow::Result<ExitCode> {
-    with_store(&args.place, |place, dir| {
-        let source = dirs::resolve_path(&args.file, place.cwd, place.home);
-        let session = Session::import(&source, place.cwd, dir)?;
-        print_path(session.file().unwrap_or(Path::new("")))
-    })
+    with_store(
+        StoreOf { place: &args.place, loaded: &args.loaded, trust_project: false },
+        |place, dir| {
+            let source = place.resolve(&args.file);
+            let session = Session::import(&source, place.cwd, dir)?;
+            print_path(session.file().unwrap_or(Path::new("")))
+        },
+    )
 }
 
 /// `wharf --export FILE|ID [OUTPUT]`
 fn export(args: &RunArgs, named: &Path) -> anyhow::Result<ExitCode> {
     ensure!(args.messages.len() <= 1, "--export takes one session and at most one file to write");
-    with_store(&args.place, |place, dir| {
+    with_store(StoreOf::run(args), |place, dir| {
         let session = Session::open(&place.find(dir, &place.index(), named)?)?;
         for warning in session.warnings().list() {
             report::warning(warning);
         }
         let output = match args.messages.first() {
-            Some(output) => dirs::resolve_path(Path::new(output), place.cwd, place.home),
+            Some(output) => place.resolve(Path::new(output)),
             None => place.cwd.join(export::default_file_name(&session)),
         };
         export::write_file(&session, &output)?;
@@ -172,23 +180,40 @@ fn print_path(path: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs `work` with the store that flags and settings name.
+/// What names a store.
+struct StoreOf<'a> {
+    place: &'a StoreArgs,
+    loaded: &'a LoadArgs,
+    trust_project: bool,
+}
+
+impl<'a> StoreOf<'a> {
+    fn run(args: &'a RunArgs) -> Self {
+        Self { place: &args.place, loaded: &args.loaded, trust_project: args.trust_project }
+    }
+}
+
+/// Runs `work` with the store that flags, settings and extensions name; those of the
+/// project count where it is trusted.
 fn with_store<T>(
-    args: &StoreArgs,
+    args: StoreOf<'_>,
     work: impl FnOnce(&Place<'_>, &SessionDir) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let cwd = std::env::current_dir().context("the working directory cannot be read")?;
     let home = dirs::home_dir(|name| std::env::var_os(name));
-    let agent_dir = wiring::agent_dir(args.agent_dir.as_deref())?;
+    let agent_dir = wiring::agent_dir(args.place.agent_dir.as_deref())?;
     let place = Place { cwd: &cwd, home: home.as_deref(), agent_dir: &agent_dir };
-    let trusted = TrustStore::load(agent_dir.trust_file())?.is_trusted(&cwd);
+    let trusted = args.trust_project || TrustStore::load(agent_dir.trust_file())?.is_trusted(&cwd);
     let mut diagnostics = Vec::new();
     let settings = Settings::load(&agent_dir, &cwd, place.home, trusted, &mut diagnostics);
     for diagnostic in diagnostics {
         report::warning(format_args!("{}: {}", diagnostic.path.display(), diagnostic.message));
     }
-    let dir = place.chosen_dir(args, &settings).unwrap_or_else(|| place.default_dir());
-    work(&place, &dir)
+    let dir = match place.chosen_dir(args.place, &settings) {
+        Some(dir) => Some(dir),
+        None => wiring::dir_by_extensions(args.loaded, &place, &settings, trusted)?,
+    };
+    work(&place, &dir.unwrap_or_else(|| place.default_dir()))
 }
 
 fn list(

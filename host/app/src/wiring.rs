@@ -1,7 +1,7 @@
 //! Puts the parts together: directories, trust, settings, resources, models, the
 //! session, the extensions, the agent.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use wharf_agent::resources::{
 };
 use wharf_agent::tool::Tool;
 use wharf_agent::tools::{Shell, ToolOptions, builtin_tools};
-use wharf_agent::ui::Ui;
+use wharf_agent::ui::{NoUi, Ui};
 use wharf_agent::{Agent, AgentOptions, PerformanceLog, SessionStore};
 use wharf_extensions::{
     ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Severity, Sources,
@@ -22,7 +22,7 @@ use wharf_extensions::{
 use wharf_provider::{ModelChoice, Problem, Registry};
 use wharf_session::SessionDir;
 
-use crate::cli::{Mode, RunArgs};
+use crate::cli::{LoadArgs, Mode, RunArgs};
 use crate::front::Front;
 use crate::report;
 use crate::sessions::{self, Place};
@@ -90,22 +90,14 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         auto_resize_images: resources.settings.auto_resize_images,
     });
     let tools = chosen_tools(&args, all_tools)?;
-    let host = ExtensionHost::start(ExtensionHostOptions {
-        sources: sources(&args, &place, &resources.settings, trusted),
-        cache_dir: agent_dir.cache().join("components"),
-        log_file: agent_dir.log_file(),
-        cwd: cwd.clone(),
-        limits: limits(&resources.settings, "*"),
-        own_limits: resources
-            .settings
-            .limited_extensions()
-            .map(|name| (name.to_owned(), limits(&resources.settings, name)))
-            .collect(),
-        built_in_tools: tools.iter().map(|tool| tool.spec().name.clone()).collect(),
+    let sources = sources(&args.loaded, &place, &resources.settings, trusted);
+    let parts = HostParts {
+        place: &place,
+        settings: &resources.settings,
         ui: Arc::clone(&ui),
         reporter: Arc::new(FrontReporter(front.clone())),
-        runtime: tokio::runtime::Handle::current(),
-    });
+    };
+    let host = start_extensions(sources, tools.iter().map(|tool| tool.spec().name.clone()), parts);
     let registered = Registered(host.settled());
     let (session_dir, extensions_may_place) =
         session_dir(&args, &place, &resources.settings, &host).await;
@@ -275,13 +267,8 @@ async fn session_dir(
     if !may_say || !sessions::is_reopening(args) {
         return (place.default_dir(), may_say);
     }
-    host.ready().await;
-    let asked = host.session_directory(place.cwd.to_owned());
-    let said = tokio::time::timeout(DIRECTORY_LIMIT, asked).await.unwrap_or_else(|_| {
-        report::warning("no extension said in time where sessions are kept; the default is taken");
-        None
-    });
-    (said.map_or_else(|| place.default_dir(), |dir| place.flat(&dir)), false)
+    let said = ask_for_directory(place, host).await;
+    (said.unwrap_or_else(|| place.default_dir()), false)
 }
 
 fn chosen_tools(args: &RunArgs, all: Vec<Arc<dyn Tool>>) -> anyhow::Result<Vec<Arc<dyn Tool>>> {
@@ -301,7 +288,7 @@ fn chosen_tools(args: &RunArgs, all: Vec<Arc<dyn Tool>>) -> anyhow::Result<Vec<A
     Ok(all.into_iter().filter(|tool| names.contains(&tool.spec().name)).collect())
 }
 
-fn sources(args: &RunArgs, place: &Place<'_>, settings: &Settings, trusted: bool) -> Sources {
+fn sources(args: &LoadArgs, place: &Place<'_>, settings: &Settings, trusted: bool) -> Sources {
     let explicit = args
         .extensions
         .iter()
@@ -316,6 +303,90 @@ fn sources(args: &RunArgs, place: &Place<'_>, settings: &Settings, trusted: bool
         project_dir: trusted.then(|| place.cwd.join(dirs::PROJECT_DIR).join("extensions")),
         user_dir: Some(place.agent_dir.extensions()),
         disabled: settings.disabled_extensions(),
+    }
+}
+
+/// What an extension host is made of, besides the extensions.
+struct HostParts<'a> {
+    place: &'a Place<'a>,
+    settings: &'a Settings,
+    ui: Arc<dyn Ui>,
+    reporter: Arc<dyn Reporter>,
+}
+
+fn start_extensions(
+    sources: Sources,
+    built_in_tools: impl Iterator<Item = String>,
+    parts: HostParts<'_>,
+) -> Arc<ExtensionHost> {
+    let HostParts { place, settings, ui, reporter } = parts;
+    ExtensionHost::start(ExtensionHostOptions {
+        sources,
+        cache_dir: place.agent_dir.cache().join("components"),
+        log_file: place.agent_dir.log_file(),
+        cwd: place.cwd.to_owned(),
+        limits: limits(settings, "*"),
+        own_limits: settings
+            .limited_extensions()
+            .map(|name| (name.to_owned(), limits(settings, name)))
+            .collect(),
+        built_in_tools: built_in_tools.collect(),
+        ui,
+        reporter,
+        runtime: tokio::runtime::Handle::current(),
+    })
+}
+
+/// Where extensions want sessions kept, for runs that need nothing else of them.
+pub(crate) fn dir_by_extensions(
+    args: &LoadArgs,
+    place: &Place<'_>,
+    settings: &Settings,
+    trusted: bool,
+) -> anyhow::Result<Option<SessionDir>> {
+    let sources = sources(args, place, settings, trusted);
+    let is_there = |dir: &Option<PathBuf>| dir.as_ref().is_some_and(|dir| dir.is_dir());
+    let some = !sources.explicit.is_empty()
+        || !sources.settings.is_empty()
+        || is_there(&sources.project_dir)
+        || is_there(&sources.user_dir);
+    if !some {
+        return Ok(None);
+    }
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let said = runtime.block_on(async {
+        let parts = HostParts { place, settings, ui: Arc::new(NoUi), reporter: Arc::new(ToStderr) };
+        let host = start_extensions(sources, std::iter::empty(), parts);
+        let said = ask_for_directory(place, &host).await;
+        host.shutdown().await;
+        said
+    });
+    runtime.shutdown_timeout(Duration::from_millis(200));
+    Ok(said)
+}
+
+/// None: no extension says one.
+async fn ask_for_directory(place: &Place<'_>, host: &ExtensionHost) -> Option<SessionDir> {
+    host.ready().await;
+    if !host.subscribes(HookEvent::SessionDirectory) {
+        return None;
+    }
+    let asked = host.session_directory(place.cwd.to_owned());
+    let said = tokio::time::timeout(DIRECTORY_LIMIT, asked).await.unwrap_or_else(|_| {
+        report::warning("no extension said in time where sessions are kept; the default is taken");
+        None
+    });
+    said.map(|dir| place.flat(&dir))
+}
+
+/// Reports of extensions as lines for people.
+#[derive(Debug)]
+struct ToStderr;
+
+impl Reporter for ToStderr {
+    fn report(&self, report: Report) {
+        report::warning(format_args!("{}: {}", report.extension_path.display(), report.error));
     }
 }
 

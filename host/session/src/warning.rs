@@ -32,7 +32,7 @@ impl WarningKind {
             Self::InvalidUtf8 => "the line is not valid UTF-8; the bytes concerned are replaced",
             Self::ByteOrderMark => "the file starts with a byte order mark",
             Self::CarriageReturn => "lines end in CR LF",
-            Self::NoFinalNewline => "the last line has no line feed; it is whole",
+            Self::NoFinalNewline => "the last line has no line feed",
             Self::Empty => "the file is empty",
             Self::MissingHeader => "the session header is missing or damaged",
             Self::ExtraHeader => "a second session header; it is skipped",

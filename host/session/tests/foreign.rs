@@ -332,3 +332,21 @@ async fn what_cannot_be_written_anywhere_waits() {
     assert_eq!(session.take_notices().len(), 1);
     check_whole(&session);
 }
+
+#[tokio::test]
+async fn what_lies_at_the_place_of_a_new_session_is_left_alone() {
+    for there in ["", "not a session\n", "{\"type\":\"session\",\"version\":3,\"id\":\"other\"}\n"] {
+        let dir = TempDir::new().unwrap();
+        let session = new_session(dir.path());
+        let from = session.file().unwrap().to_owned();
+        fs::create_dir_all(from.parent().unwrap()).unwrap();
+        fs::write(&from, there).unwrap();
+        say(&session, "first").await;
+        say(&session, "second").await;
+        let to = session.file().unwrap().to_owned();
+        assert_ne!(from, to);
+        assert_eq!(session.take_notices(), [Notice::Moved { from: from.clone(), to }]);
+        assert_eq!(content(&from), there);
+        check_whole(&session);
+    }
+}

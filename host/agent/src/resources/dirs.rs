@@ -1,7 +1,7 @@
 //! Names of the agent directory's and the project's files. Nothing here reads them.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// A project's own folder.
 pub const PROJECT_DIR: &str = ".wharf";
@@ -115,6 +115,21 @@ pub fn expand_home(path: &Path, home: Option<&Path>) -> PathBuf {
 /// `~` expanded; a path that is still relative starts at `base`.
 pub fn resolve_path(path: &Path, base: &Path, home: Option<&Path>) -> PathBuf {
     base.join(expand_home(path, home))
+}
+
+/// `.` and `..` taken out of an absolute path, by its text alone.
+pub fn normalised(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
 }
 
 /// The nearest directory at or above `cwd` that holds `.git` (a folder, or a file in

@@ -77,10 +77,16 @@ pub(crate) fn write_file(session: &Session, path: &Path) -> Result<(), ExportErr
         .map_err(|source| ExportError::Write { path: path.to_owned(), source })
 }
 
+/// Where a path leads; what is there need not exist.
+fn real_place(path: &Path) -> PathBuf {
+    let in_folder = || Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    path.canonicalize().ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
+}
+
 fn replace(session: &Session, folder: &Path, path: &Path) -> io::Result<()> {
     // A link leads to what is meant. Nothing but a file may lose its place to the page: as
     // root, not even a device would be safe.
-    let path = &path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let path = &real_place(path);
     let folder = path.parent().unwrap_or(folder);
     match path.metadata() {
         Ok(found) if found.is_dir() => {
@@ -91,8 +97,8 @@ fn replace(session: &Session, folder: &Path, path: &Path) -> io::Result<()> {
         }
         _ => {}
     }
-    let own = session.file().and_then(|file| file.canonicalize().ok());
-    if own.as_ref() == Some(path) {
+    // Also before its first message, which could not be written then.
+    if session.file().is_some_and(|file| real_place(file) == *path) {
         return Err(io::Error::other("it is the session's own file; name another"));
     }
     let mut builder = tempfile::Builder::new();

@@ -69,7 +69,12 @@ impl Worker {
                 self.shared.hold_lock()?;
                 let stamp = create_file(path, |out| out.write_all(line.as_bytes()))
                     .and_then(|file| Stamp::of(&file));
-                self.stamp = Some(stamp.map_err(|error| self.error(error))?);
+                self.stamp = match stamp {
+                    Ok(stamp) => Some(stamp),
+                    // Somebody else's file: none of ours is there.
+                    Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
+                    Err(error) => return Err(self.error(error)),
+                };
                 self.target = Target::Existing(None);
             }
             Target::Replaced(replacement) => {

@@ -11,7 +11,7 @@ use wharf_protocol::command::PromptImage;
 use wharf_protocol::{ImageContent, LongResponse, Model, Response, RpcCommand};
 use wharf_provider::ModelChoice;
 
-use super::sessions::LONG_RESPONSE;
+use super::sessions::{LONG_RESPONSE, answer};
 use super::{Rpc, listing};
 use crate::front::Wakeup;
 use crate::modes::slash_command;
@@ -95,10 +95,8 @@ impl Rpc {
             RpcCommand::GetDailyCost(_) => {
                 let agent = self.agent.clone();
                 self.later(async move {
-                    match agent.daily_cost().await {
-                        Ok(cost) => Response::with_data(id, name, &json!({ "cost": cost })),
-                        Err(error) => Response::failure(id, name, error.to_string()),
-                    }
+                    let cost = agent.daily_cost().await;
+                    answer(id, name, cost.map(|cost| json!({ "cost": cost })))
                 });
             }
             RpcCommand::GetState(_) => {

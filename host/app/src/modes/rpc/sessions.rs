@@ -13,9 +13,9 @@ use wharf_protocol::{LongResponse, Response, RpcCommand};
 use wharf_session::Verbatim;
 
 use super::{Rpc, session_diagnostic};
-use crate::export;
 use crate::front::Wakeup;
 use crate::stdout::json_line;
+use crate::{export, report};
 
 /// Entries of a tree that is written at once, some milliseconds; larger ones are written
 /// while the loop goes on.
@@ -75,9 +75,12 @@ impl Rpc {
             replace_instructions: params.replace_instructions == Some(true),
             label: params.label,
         };
-        // Begun here: what is written after it belongs to the branch that it leads to.
+        let summarize = options.summarize;
+        // Begun here: what is written after it belongs to the branch that it leads to. For a
+        // summary, which may take minutes, only what is said to the model waits.
         match self.agent.navigate_tree(&params.target_id, options) {
-            Ok(moved) => self.later(async move { answer(id, name, moved.await) }),
+            Ok(moved) if summarize => self.later(async move { answer(id, name, moved.await) }),
+            Ok(moved) => self.switch(async move { answer(id, name, moved.await) }),
             Err(error) => self.respond(&Response::failure(id, name, error.to_string())),
         }
     }
@@ -120,7 +123,7 @@ impl Rpc {
                     }
                     Response::with_data(id, name, &json!({ "sessions": listing.sessions }))
                 }
-                Err(error) => Response::failure(id, name, error.to_string()),
+                Err(error) => answer::<(), _>(id, name, Err(error)),
             }
         });
     }
@@ -172,13 +175,13 @@ fn failed(id: Option<Value>, name: &'static str) -> Response {
     Response::failure(id, name, format!("internal error: {name} failed; please report it"))
 }
 
-fn answer<T: serde::Serialize, E: std::fmt::Display>(
+pub(super) fn answer<T: serde::Serialize, E: Into<anyhow::Error>>(
     id: Option<Value>,
     name: &'static str,
     result: Result<T, E>,
 ) -> Response {
     match result {
         Ok(data) => Response::with_data(id, name, &data),
-        Err(error) => Response::failure(id, name, error.to_string()),
+        Err(error) => Response::failure(id, name, report::with_causes(&error.into())),
     }
 }
