@@ -164,13 +164,14 @@ fn a_move_is_cancelled_shown_and_goes_on_after_a_failure() {
     let abandoned = result["abandoned"].take();
     assert_eq!(
         result,
-        json!({"targetId": second, "oldLeafId": old_leaf, "commonAncestorId": second,
+        json!({"targetId": second, "oldLeafId": old_leaf, "commonAncestorId": one,
             "abandoned": null, "summarize": false, "customInstructions": "words",
             "replaceInstructions": true, "label": "here"})
     );
-    // Below the target, which is where the two branches part.
-    assert_eq!(abandoned[0]["content"][0]["text"], "answer two");
-    assert_eq!(abandoned.as_array().unwrap().len(), 1);
+    // The leaf goes before the target, so that is where the two branches part.
+    assert_eq!(abandoned[0]["content"][0]["text"], "second");
+    assert_eq!(abandoned[1]["content"][0]["text"], "answer two");
+    assert_eq!(abandoned.as_array().unwrap().len(), 2);
     wait_counts(&mut wharf, &json!({"session_start": 1, "session_tree": 1}));
 
     // To where it is already is no move.

@@ -279,8 +279,8 @@ impl Agent {
     /// model could not be taken up again.
     pub async fn report_warnings(&self, session: &Session) {
         self.report_unrestored(session).await;
-        for warning in session.warnings().list() {
-            self.tell_of_session(session, warning.to_string()).await;
+        for text in session.warnings().texts() {
+            self.tell_of_session(session, text).await;
         }
     }
 

@@ -161,7 +161,7 @@ fn export(args: &RunArgs, named: &Path) -> anyhow::Result<ExitCode> {
     ensure!(args.messages.len() <= 1, "--export takes one session and at most one file to write");
     with_store(StoreOf::run(args), |place, dir| {
         let session = Session::open(&place.find(dir, &place.index(), named)?)?;
-        for warning in session.warnings().list() {
+        for warning in session.warnings().texts() {
             report::warning(warning);
         }
         let output = match args.messages.first() {

@@ -88,6 +88,17 @@ impl Warnings {
         self.total
     }
 
+    /// Of all of them, those that are kept and a last line that counts the others.
+    pub fn texts(&self) -> Vec<String> {
+        let mut texts: Vec<String> = self.list.iter().map(ToString::to_string).collect();
+        let others = self.total - self.list.len();
+        if let (Some(last), true) = (self.list.last(), others > 0) {
+            let (file, line) = (last.file.display(), last.line);
+            texts.push(format!("session {file}: {others} more such warnings from line {line} on"));
+        }
+        texts
+    }
+
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }

@@ -170,7 +170,7 @@ async fn a_file_that_still_is_the_session_is_gone_on_in() {
 async fn a_file_that_is_no_longer_the_session_is_left_alone() {
     const OTHER: &str = r#"{"type":"session","version":3,"id":"other","timestamp":"2024-12-03T14:00:00.000Z","cwd":"/x"}"#;
     // Whether the old file may have the session's id still.
-    let cases: [(Deed, bool); 11] = [
+    let cases: [(Deed, bool); 13] = [
         (|path| put(path, "my notes\n"), false),
         (|path| put(path, &format!("{OTHER}\n")), false),
         (|path| put(path, &format!("{OTHER}\n{}", &content(path)[OTHER.len()..])), false),
@@ -182,6 +182,9 @@ async fn a_file_that_is_no_longer_the_session_is_left_alone() {
         (|path| fs::write(path, without_last_line(path)).unwrap(), true),
         (|path| fs::write(path, content(path).replace("one", "1")).unwrap(), true),
         (|path| fs::write(path, content(path).replace("one", "a longer text")).unwrap(), true),
+        // With the same length.
+        (|path| fs::write(path, "\0".repeat(content(path).len())).unwrap(), true),
+        (|path| fs::write(path, content(path).replace("two", "2.0")).unwrap(), true),
         (
             |path| {
                 remove(path);
@@ -267,6 +270,31 @@ async fn a_deleted_file_of_an_old_version() {
     check_whole(&session);
 }
 
+/// What was read of it is not lost, and what stands there now is not replaced.
+#[tokio::test]
+async fn a_file_of_an_old_version_that_changes_before_the_first_line() {
+    let header = r#"{"type":"session","id":"u","timestamp":"2024-12-03T14:00:00.000Z","cwd":"/x"}"#;
+    let old = r#"{"type":"message","timestamp":"2024-12-03T14:00:01.000Z","message":{"role":"user","content":"one"}}"#;
+    let longer: Deed = |path| {
+        OpenOptions::new().append(true).open(path).unwrap().write_all(b"{}\n").unwrap();
+    };
+    for deed in [longer, |path| put(path, "my notes\n"), |path| fs::write(path, "").unwrap()] {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("s.jsonl");
+        fs::write(&path, format!("{header}\n{old}\n")).unwrap();
+        let session = Session::open(&path).unwrap();
+        deed(&path);
+        let left = content(&path);
+        say(&session, "two").await;
+        say(&session, "three").await;
+        assert_eq!(content(&path), left);
+        assert_eq!(session.take_notices().len(), 1);
+        assert_ne!(session.file().unwrap(), path);
+        assert_eq!(session.message_count(), 3);
+        check_whole(&session);
+    }
+}
+
 /// A torn tail is that of the file that was read, not of one that came later.
 #[tokio::test]
 async fn a_torn_file_that_is_replaced() {
@@ -335,7 +363,8 @@ async fn what_cannot_be_written_anywhere_waits() {
 
 #[tokio::test]
 async fn what_lies_at_the_place_of_a_new_session_is_left_alone() {
-    for there in ["", "not a session\n", "{\"type\":\"session\",\"version\":3,\"id\":\"other\"}\n"] {
+    for there in ["", "not a session\n", "{\"type\":\"session\",\"version\":3,\"id\":\"other\"}\n"]
+    {
         let dir = TempDir::new().unwrap();
         let session = new_session(dir.path());
         let from = session.file().unwrap().to_owned();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Target;
 use super::create::{create_file, folder_of};
-use super::replace::move_torn_tail;
+use super::replace::{Applied, move_torn_tail};
 use super::stamp::{FileId, Stamp};
 use super::worker::{ATTEMPTS, Worker};
 use crate::Timestamp;
@@ -80,12 +80,17 @@ impl Worker {
             Target::Replaced(replacement) => {
                 let path = self.shared.path();
                 self.shared.hold_lock()?;
-                if replacement.apply(path, self.stamp.as_ref())? {
-                    let stamp = File::open(path).and_then(|file| Stamp::of(&file));
-                    self.stamp = Some(stamp.map_err(|error| self.error(error))?);
-                    self.needs_line_feed = false;
+                match replacement.apply(path, self.stamp.as_ref())? {
+                    Applied::Replaced => {
+                        self.target = Target::Existing(None);
+                        let stamp = File::open(path).and_then(|file| Stamp::of(&file));
+                        self.stamp = Some(stamp.map_err(|error| self.error(error))?);
+                        self.needs_line_feed = false;
+                    }
+                    // Until that has worked nothing may be appended there.
+                    Applied::Changed => self.adopt_or_move()?,
+                    Applied::Missing => self.target = Target::Existing(None),
                 }
-                self.target = Target::Existing(None);
             }
         }
         Ok(())
@@ -102,7 +107,6 @@ impl Worker {
         if FileId::of(&metadata) != stamp.id || metadata.len() < stamp.end {
             return Ok(Standing::Foreign);
         }
-        let was_open = self.file.is_some();
         let file = match &self.file {
             Some(file) => file,
             None => match OpenOptions::new().read(true).append(true).open(path) {
@@ -114,11 +118,9 @@ impl Worker {
         let is_ours = || {
             let metadata = file.metadata()?;
             let len = metadata.len();
-            // While we have it open, no other file can have its number.
-            let is_known = len == stamp.end && was_open;
-            let is_ours = FileId::of(&metadata) == stamp.id
-                && len >= stamp.end
-                && (is_known || stamp.is_kept_in(file)?);
+            // Its bytes too: it can be written anew in place, with the same length.
+            let is_ours =
+                FileId::of(&metadata) == stamp.id && len >= stamp.end && stamp.is_kept_in(file)?;
             Ok(is_ours.then_some(len))
         };
         match is_ours() {

@@ -36,20 +36,29 @@ pub(crate) struct Replacement {
     pub(crate) backup: Option<String>,
 }
 
+/// What became of a file that was to be replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Applied {
+    Replaced,
+    /// It is not the one that was read; it was left alone.
+    Changed,
+    Missing,
+}
+
 impl Replacement {
     /// Puts the version 3 form in the place of the file that was read, which is kept
-    /// beside it. False: there is no file any more.
-    pub(super) fn apply(&self, path: &Path, read: Option<&Stamp>) -> Result<bool, WriteError> {
+    /// beside it.
+    pub(super) fn apply(&self, path: &Path, read: Option<&Stamp>) -> Result<Applied, WriteError> {
         let fail = |error| WriteError::io(path, error);
         let metadata = match std::fs::metadata(path) {
             Ok(metadata) => metadata,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Applied::Missing),
             Err(error) => return Err(fail(error)),
         };
         if metadata.len() != self.source_len
             || read.is_some_and(|read| read.id != FileId::of(&metadata))
         {
-            return Err(WriteError::Changed { path: path.to_owned() });
+            return Ok(Applied::Changed);
         }
         // Where the path is a link, the file it leads to is replaced, not the link.
         let real = path.canonicalize().map_err(fail)?;
@@ -69,7 +78,7 @@ impl Replacement {
         };
         let keep = || self.backup.as_ref().map_or(Ok(()), |suffix| keep_copy(&real, suffix));
         replace_file(&real, write, keep).map_err(fail)?;
-        Ok(true)
+        Ok(Applied::Replaced)
     }
 }
 
