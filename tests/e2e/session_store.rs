@@ -898,3 +898,51 @@ fn of_a_damaged_file_what_is_whole_is_imported() {
     assert_eq!(SessionFile::read(&copy).messages().len(), 2);
     assert_eq!(fs::read_to_string(&source).unwrap(), text);
 }
+
+/// A switch, and in the same write a command that is meant for the session after it.
+fn switch_and(wharf: &mut Wharf, file: &Path, then: Value) -> Value {
+    let mut then = then;
+    then["id"] = json!("then");
+    let switch = json!({"id": "switch", "type": "switch_session", "sessionPath": file});
+    wharf.send_raw(format!("{switch}\n{then}\n").as_bytes());
+    let switched = wharf.wait_for("the switch", |line| line["id"] == "switch");
+    assert_eq!(switched["success"], true, "{switched}");
+    wharf.wait_for("what came after it", |line| line["id"] == "then")
+}
+
+#[test]
+fn what_is_written_after_a_switch_is_meant_for_the_session_after_it() {
+    let env = Env::new();
+    let model = env.script(&[says("ok")]);
+    let mut wharf = env.rpc(&["--model", &model]);
+    wharf.run("of the first session");
+    let path = |wharf: &mut Wharf| {
+        PathBuf::from(wharf.data(json!({"type": "get_state"}))["sessionFile"].as_str().unwrap())
+    };
+    let first = path(&mut wharf);
+    wharf.data(json!({"type": "new_session"}));
+    wharf.run("of the second session");
+    let second = path(&mut wharf);
+
+    let deleted =
+        switch_and(&mut wharf, &first, json!({"type": "delete_session", "sessionPath": first}));
+    assert_eq!(deleted["error"], "Cannot delete the currently active session");
+    let page = env.project().join("page.html");
+    let exported =
+        switch_and(&mut wharf, &second, json!({"type": "export_html", "outputPath": page}));
+    assert_eq!(exported["success"], true, "{exported}");
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("of the second session") && !html.contains("of the first session"));
+
+    // A page takes no session's place, nor that of what lies beside one.
+    let contents = || [&first, &second].map(|file| fs::read(file).unwrap());
+    let before = contents();
+    let lock = PathBuf::from(format!("{}.lock", second.display()));
+    for place in [&first, &second, &lock] {
+        let command = json!({"type": "export_html", "outputPath": place});
+        let error = command_error(&mut wharf, command);
+        assert!(error.contains(place.to_str().unwrap()), "{error}");
+    }
+    assert_eq!(contents(), before);
+    assert_eq!(wharf.finish().code, Some(0));
+}

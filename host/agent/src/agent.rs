@@ -105,6 +105,8 @@ pub(crate) struct Inner {
     pub(crate) recording_commands: tokio::sync::Mutex<()>,
     /// Held while a session is being switched.
     pub(crate) switching: tokio::sync::Mutex<()>,
+    /// Sessions that were left before all of them could be written.
+    pub(crate) unsaved: Mutex<Vec<Session>>,
     pub(crate) idle: watch::Sender<bool>,
     /// Runs that have ended and still emit their last events.
     pub(crate) ending: AtomicUsize,
@@ -277,6 +279,7 @@ impl Agent {
                 stage: Arc::default(),
                 recording_commands: tokio::sync::Mutex::new(()),
                 switching: tokio::sync::Mutex::new(()),
+                unsaved: Mutex::default(),
                 idle: watch::Sender::new(true),
                 ending: AtomicUsize::new(0),
                 extension_bytes: AtomicUsize::new(0),

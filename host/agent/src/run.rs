@@ -67,6 +67,7 @@ impl Agent {
             self.record(AgentMessage::Assistant(message), &mut recorded).await;
         }
         self.name_session(&recorded);
+        self.save_left_sessions().await;
         self.leave(Event::AgentEnd { messages: recorded }).await;
         drop(stage);
     }

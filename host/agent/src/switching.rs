@@ -2,10 +2,13 @@
 //! `import_session`.
 
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 
 use serde::Serialize;
 use wharf_protocol::Model;
-use wharf_session::{ForkError, MessageRole, OpenError, Session, SessionContext, SessionOptions};
+use wharf_session::{
+    ForkError, MessageRole, OpenError, Session, SessionContext, SessionOptions, WriteError,
+};
 
 use crate::agent::{Agent, Recorded, State};
 use crate::hooks::{ForkVerdict, HookEvent, HookNotification, ModelSource, SwitchReason};
@@ -233,9 +236,50 @@ impl Agent {
             Arrival::Forked => HookNotification::SessionFork { previous_session_file },
         });
         self.notify_selected(selected);
-        self.flush_session(&previous).await;
-        // Others may write it from now on; an extension may still hold the handle.
-        previous.release();
+        self.let_go(previous).await;
+    }
+
+    /// Is done with a session: others may write its file from now on, though an extension may
+    /// still hold the handle. One that cannot be written now is kept, and tried again.
+    async fn let_go(&self, session: Session) {
+        self.save_left_sessions().await;
+        match session.flush().await {
+            Ok(()) => session.release(),
+            Err(error) => {
+                self.tell_of_session(&session, chain(&error)).await;
+                self.unsaved().push(session);
+            }
+        }
+    }
+
+    fn unsaved(&self) -> MutexGuard<'_, Vec<Session>> {
+        self.inner.unsaved.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tries again to write what could not be written when its session was left.
+    pub(crate) async fn save_left_sessions(&self) {
+        let left = std::mem::take(&mut *self.unsaved());
+        for session in left {
+            match session.flush().await {
+                Ok(()) => session.release(),
+                Err(_) => self.unsaved().push(session),
+            }
+        }
+    }
+
+    /// Writes everything, and lets others write the files. Gives what could not be written,
+    /// and why: it is lost when the program ends.
+    pub async fn close_sessions(&self) -> Vec<WriteError> {
+        let mut errors = Vec::new();
+        let mut sessions = std::mem::take(&mut *self.unsaved());
+        sessions.push(self.session());
+        for session in sessions {
+            if let Err(error) = session.flush().await {
+                errors.push(error);
+            }
+            session.release();
+        }
+        errors
     }
 
     /// The conversation, the model and the thinking level are those of `context` from now

@@ -90,6 +90,10 @@ pub(crate) fn first(
     if args.no_session {
         return Ok(Session::in_memory(place.cwd));
     }
+    // RPC mode starts all the same; whatever needs the directory fails, and says so.
+    if args.mode != Some(Mode::Rpc) {
+        check_dir(dir.root())?;
+    }
     if let Some(named) = &args.session {
         return Ok(Session::open_to_write(&place.find(dir, index, named)?)?);
     }
@@ -108,6 +112,19 @@ pub(crate) fn first(
         parent_session: args.parent_session.clone(),
     };
     Ok(Session::create(dir, place.cwd, options))
+}
+
+/// A place that can never hold sessions is told before a model has worked for them.
+fn check_dir(dir: &Path) -> anyhow::Result<()> {
+    match std::fs::metadata(dir) {
+        Ok(found) => ensure!(found.is_dir(), "session directory {} is no directory", dir.display()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => {
+            return Err(error)
+                .with_context(|| format!("session directory {} cannot be used", dir.display()));
+        }
+    }
+    Ok(())
 }
 
 /// What concerns session files only and needs no agent: the list of `--resume` without a
@@ -246,6 +263,12 @@ fn choose(place: &Place<'_>, dir: &SessionDir, index: &SessionIndex) -> anyhow::
     }
 }
 
+/// The beginning of a text that may be anything, without what a terminal obeys.
+fn shown(text: &str, chars: usize) -> String {
+    let is_bidi = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().filter(|c| !c.is_control() && !is_bidi(*c)).take(chars).collect()
+}
+
 /// One line a session: number, id, when it was modified, messages, name or first message.
 fn table(sessions: &[SessionInfo]) -> String {
     if sessions.is_empty() {
@@ -254,9 +277,8 @@ fn table(sessions: &[SessionInfo]) -> String {
     let lines = sessions.iter().enumerate().map(|(at, session)| {
         let title = session.name.as_deref().unwrap_or(&session.first_message);
         let title: Vec<&str> = title.split_whitespace().collect();
-        let title: String = title.join(" ").chars().take(TITLE_CHARS).collect();
-        let id: String = session.id.chars().take(ID_CHARS).collect();
-        let title: String = title.chars().filter(|c| !c.is_control()).collect();
+        let title = shown(&title.join(" "), TITLE_CHARS);
+        let id = shown(&session.id, ID_CHARS);
         format!(
             "{:>3}  {id:<ID_CHARS$}  {}  {:>5}  {title}\n",
             at + 1,

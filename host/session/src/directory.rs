@@ -129,11 +129,27 @@ pub(crate) fn is_same_cwd(of_header: &Path, cwd: &Path) -> bool {
     of_header == cwd || of_header == Path::new(&*cwd.to_string_lossy())
 }
 
-/// `/home/me/project` -> `--home-me-project--`
+/// `/home/me/project` -> `--home-me-project--`. What is longer than file systems take keeps
+/// its beginning and gets a number for the rest.
 fn folder_name(cwd: &Path) -> String {
     let text = cwd.to_string_lossy();
     let text = text.strip_prefix(['/', '\\']).unwrap_or(&text);
-    format!("--{}--", text.replace(['/', '\\', ':'], "-"))
+    let name = text.replace(['/', '\\', ':'], "-");
+    if name.len() <= MAX_FOLDER_NAME {
+        return format!("--{name}--");
+    }
+    let start = &name[..name.floor_char_boundary(MAX_FOLDER_NAME - 20)];
+    format!("--{start}-{:016x}--", fnv1a(name.as_bytes()))
+}
+
+/// Bytes of a directory's name within its folder's. Most file systems take 255 for all of it.
+const MAX_FOLDER_NAME: usize = 240;
+
+/// The same in every run and version, as the name of a folder has to be: FNV-1a, 64 bits.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Creates `dir` and what is missing above it, readable by the owner only.
@@ -158,5 +174,11 @@ mod tests {
         ] {
             assert_eq!(folder_name(Path::new(cwd)), name);
         }
+        let long = |end: &str| folder_name(Path::new(&format!("/{}/{end}", "é".repeat(400))));
+        assert!(long("a").len() <= 255, "{}", long("a").len());
+        assert!(long("a").starts_with("--éé") && long("a").ends_with("--"));
+        assert_ne!(long("a"), long("b"));
+        // The same for ever.
+        assert_eq!(format!("{:016x}", fnv1a(b"foobar")), "85944171f73967e8");
     }
 }

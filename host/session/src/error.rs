@@ -16,9 +16,10 @@ pub enum OpenError {
     #[error("{} is no session file: it has neither a session header nor an entry", .path.display())]
     NotASession { path: PathBuf },
     #[error(
-        "session {} has format version {version}, newer than the supported {supported}; \
+        "session {} has format version {}, newer than the supported {supported}; \
          update wharf to open it",
-        .path.display()
+        .path.display(),
+        match *version { u64::MAX => "unknown".to_owned(), known => known.to_string() }
     )]
     TooNew { path: PathBuf, version: u64, supported: u32 },
     #[error("failed to read {}", .path.display())]
@@ -67,7 +68,7 @@ fn in_use(path: &Path, pid: Option<u32>, host: Option<&str>) -> String {
     let process = pid.map_or("another process".to_owned(), |pid| format!("process {pid}"));
     let host = host.map_or(String::new(), |host| format!(" on {host}"));
     format!(
-        "session {} is in use by {process}{host}; end that one, or work on a copy (--fork)",
+        "session {} is in use by {process}{host}; end that one, or work on a copy (--fork, or fork: true)",
         path.display()
     )
 }

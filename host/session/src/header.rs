@@ -126,15 +126,43 @@ impl FoundHeader {
         header.cwd = fields.get_str("cwd").unwrap_or_default().into();
         header.agent_type = fields.get_str("agentType");
         header.parent_session = fields.get_str("parentSession");
-        let version = fields.get("version").and_then(|text| text.parse().ok()).unwrap_or(1);
+        let version = fields.get("version").map_or(1, version);
         Some(Self { header, version })
     }
+}
+
+/// The version that a field says. A number in a form that no version has had is newer than
+/// all of them; what is no number is as good as missing.
+fn version(text: &str) -> u64 {
+    let text = text.trim_matches('"');
+    text.parse().unwrap_or_else(|_| match text.parse::<f64>() {
+        Ok(number) if number > f64::from(FORMAT_VERSION) => u64::MAX,
+        _ => 1,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "tests")]
     use super::*;
+
+    #[test]
+    fn odd_versions() {
+        for (text, expect) in [
+            ("3", 3),
+            ("\"3\"", 3),
+            ("\"99\"", 99),
+            ("3.5", u64::MAX),
+            ("1e30", u64::MAX),
+            ("99999999999999999999", u64::MAX),
+            ("null", 1),
+            ("\"x\"", 1),
+            ("-1", 1),
+            ("2.0", 1),
+        ] {
+            assert_eq!(version(text), expect, "{text}");
+        }
+    }
 
     #[test]
     fn lines_are_those_of_the_format() {

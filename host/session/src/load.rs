@@ -273,12 +273,23 @@ impl<'a> Loader<'a> {
             self.warn(number, WarningKind::NulBytes);
         }
         let last = end == self.text.len();
-        self.has_torn_tail |= last && scan.objects.is_empty();
+        let found = scan.objects.len();
+        self.has_torn_tail |= last && found == 0;
+        if found > 1 {
+            self.warn(number, WarningKind::SeveralEntries);
+        }
         for (range, envelope) in scan.objects {
             self.add(number, start + range.start..start + range.end, &envelope);
         }
         if scan.damaged {
-            self.warn(number, if last { WarningKind::TornTail } else { WarningKind::BadLine });
+            self.warn(
+                number,
+                match (last, found) {
+                    (true, 0) => WarningKind::TornTail,
+                    (false, 0) => WarningKind::BadLine,
+                    (_, _) => WarningKind::PartlyBad,
+                },
+            );
         }
     }
 

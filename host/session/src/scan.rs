@@ -158,18 +158,19 @@ fn scan_part<'a>(line: &'a str, range: Range<usize>, scan: &mut Scan<'a>) {
     let mut covered = 0;
     let mut tries = 0;
     while tries < MAX_TRIES
-        && let Some(offset) = part[at..].find(OBJECT_START)
+        && let Some(start) = next_object(part, at)
     {
-        let start = at + offset;
         let Some((envelope, len)) = Envelope::parse_start(&part[start..]) else {
             tries += 1;
-            at = start + OBJECT_START.len();
+            at = start + 1;
             continue;
         };
         let end = start + len;
         let rest = trim(&part[end..]);
-        // An object within another one is followed by `,`, `]` or `}`.
-        if (rest.is_empty() || rest.starts_with('{')) && envelope.is_convincing() {
+        // An object within another one is followed by `,`, `]` or `}`; with nothing before
+        // it, it is within none.
+        let is_outermost = trim(&part[covered..start]).is_empty();
+        if (is_outermost || rest.is_empty() || rest.starts_with('{')) && envelope.is_convincing() {
             scan.damaged |= !trim(&part[covered..start]).is_empty();
             scan.objects.push((base + start..base + end, envelope));
             covered = end;
@@ -177,6 +178,15 @@ fn scan_part<'a>(line: &'a str, range: Range<usize>, scan: &mut Scan<'a>) {
         at = end;
     }
     scan.damaged |= !trim(&part[covered..]).is_empty();
+}
+
+/// Where an object begins, at `from` or behind it: a brace, and a key after it.
+fn next_object(text: &str, from: usize) -> Option<usize> {
+    let bytes = text.as_bytes();
+    memchr::memchr_iter(b'{', &bytes[from..]).map(|offset| from + offset).find(|brace| {
+        let key = bytes[brace + 1..].iter().find(|byte| !byte.is_ascii_whitespace());
+        key == Some(&b'"')
+    })
 }
 
 #[cfg(test)]
@@ -205,6 +215,19 @@ mod tests {
         check(&B[..B.len() - 1], &[], true);
         check(&format!(r#"{{"type":"custom","data":[{A},{B}],"x"#), &[], true);
         check("[1,2]", &[], true);
+        // Whatever the order of the keys and the white space, and what follows.
+        let spaced = B.replace("\":", "\": ").replace(",\"", ", \"");
+        let id_first = B.replacen(r#"{"type":"odd","id":"b","#, r#"{"id":"b", "type":"odd","#, 1);
+        for whole in [&spaced, &id_first] {
+            check(&format!("{whole}{whole}"), &[whole, whole], false);
+            check(&format!("{}{whole}", &whole[..40]), &[whole], true);
+            check(&format!("{}{whole}", &A[..40]), &[whole], true);
+        }
+        for garbage in ["}}garbage", ",", "]", " x"] {
+            check(&format!("{A}{garbage}"), &[A], true);
+            check(&format!("{A}{B}{garbage}"), &[A, B], true);
+        }
+        check(&"{ ".repeat(100_000), &[], true);
         check("\0\0", &[], false);
         check(&OBJECT_START.repeat(100_000), &[], true);
     }

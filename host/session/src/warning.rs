@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 pub enum WarningKind {
     /// The last line ends in the middle of an entry.
     TornTail,
-    /// A line, or a part of one, is no entry.
     BadLine,
+    /// There is an entry in the line, and something else.
+    PartlyBad,
+    SeveralEntries,
     NulBytes,
     InvalidUtf8,
     ByteOrderMark,
@@ -28,6 +30,8 @@ impl WarningKind {
         match self {
             Self::TornTail => "the last line is cut off; what is left of it is skipped",
             Self::BadLine => "the line is no valid entry; it is skipped",
+            Self::PartlyBad => "a part of the line is no valid entry; that part is skipped",
+            Self::SeveralEntries => "the line holds more than one entry; all of them are taken",
             Self::NulBytes => "the line holds NUL bytes; they are skipped",
             Self::InvalidUtf8 => "the line is not valid UTF-8; the bytes concerned are replaced",
             Self::ByteOrderMark => "the file starts with a byte order mark",

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use wharf_protocol::AgentMessage;
 use wharf_session::WarningKind::{
     BadLine, ByteOrderMark, CarriageReturn, DuplicateId, Empty, ExtraHeader, InvalidUtf8,
-    MissingHeader, MissingId, NoFinalNewline, NulBytes, OrphanedParent, ParentCycle, TornTail,
+    MissingHeader, MissingId, NoFinalNewline, NulBytes, OrphanedParent, ParentCycle, PartlyBad,
+    SeveralEntries, TornTail,
 };
 use wharf_session::{EntryKind, OpenError, Session, WarningKind};
 
@@ -89,7 +90,7 @@ fn tails() {
     let torn = &B[..50];
     check(format!("{HEADER}\n{A}\n{torn}"), "a<-", &[(3, NoFinalNewline), (3, TornTail)]);
     // A writer that didn't look went on behind it.
-    check(format!("{HEADER}\n{A}\n{torn}{B}\n{C}\n"), "a<- b<a c<b", &[(3, BadLine)]);
+    check(format!("{HEADER}\n{A}\n{torn}{B}\n{C}\n"), "a<- b<a c<b", &[(3, PartlyBad)]);
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn bad_lines() {
     for bad in ["garbage", "[1]", "7", "{}", r#"{"type":7}"#, "}{", &B[1..]] {
         check(format!("{HEADER}\n{A}\n{bad}\n"), "a<-", &[(3, BadLine)]);
     }
-    check(format!("{HEADER}\n{A}{B}\n{C}\n"), "a<- b<a c<b", &[]);
+    check(format!("{HEADER}\n{A}{B}\n{C}\n"), "a<- b<a c<b", &[(2, SeveralEntries)]);
     check(format!("{HEADER}\n{A}\n{HEADER}\n{B}\n"), "a<- b<a", &[(3, ExtraHeader)]);
 }
 

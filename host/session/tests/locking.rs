@@ -68,7 +68,7 @@ async fn the_second_is_told_who_has_it_and_goes_on_when_that_one_is_gone() {
         reader.claim().unwrap_err().to_string(),
         reader.append_message(user("mine")).1.await.unwrap_err().to_string(),
     ] {
-        let needles = [&*who, path.to_str().unwrap(), "(--fork)"];
+        let needles = [&*who, path.to_str().unwrap(), "(--fork, or fork: true)"];
         assert!(needles.iter().all(|needle| text.contains(needle)), "{text}");
     }
     assert!(matches!(reader.flush().await, Err(WriteError::InUse { .. })));

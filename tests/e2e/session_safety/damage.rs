@@ -65,8 +65,8 @@ fn cases(env: &Env) -> Vec<Case> {
             &["a", "c"],
             &[3, 4],
         ),
-        case("two objects on a line", format!("{head}\n{a}{b}\n{c}\n"), abc, &[]),
-        case("all objects on a line", format!("{head}\n{a}{b} {c}\n"), abc, &[]),
+        case("two objects on a line", format!("{head}\n{a}{b}\n{c}\n"), abc, &[2]),
+        case("all objects on a line", format!("{head}\n{a}{b} {c}\n"), abc, &[2]),
         case(
             "cut prefix and whole object",
             format!("{head}\n{a}\n{}{b}\n{c}\n", &a[..44]),

@@ -101,6 +101,13 @@ fn replace(session: &Session, folder: &Path, path: &Path) -> io::Result<()> {
     if session.file().is_some_and(|file| real_place(file) == *path) {
         return Err(io::Error::other("it is the session's own file; name another"));
     }
+    // Neither a session nor what lies beside one may become a page.
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if path.exists() && (name.ends_with(".jsonl") || name.contains(".jsonl.")) {
+        return Err(io::Error::other(
+            "that is a session file, or belongs to one; name another, such as one that ends in .html",
+        ));
+    }
     let mut builder = tempfile::Builder::new();
     builder.prefix(".wharf-export-");
     // As any new file: what the umask leaves, not the owner alone.

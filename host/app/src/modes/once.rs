@@ -296,12 +296,10 @@ impl Once {
         if let Printer::Json { ended: false, .. } = self.printer {
             self.event(&Event::AgentEnd { messages: Vec::new() });
         }
-        let session = self.agent.session();
-        if let Err(error) = session.flush().await {
+        for error in self.agent.close_sessions().await {
             self.failed = true;
             report::error(error);
         }
-        session.release();
         drop(self.front);
         self.out.finish(limit);
         match signal {

@@ -31,6 +31,8 @@ pub(super) fn replace_file(
 ) -> io::Result<()> {
     let folder = folder_of(path);
     let file = prepare(folder, write)?;
+    // Who could read it before still can.
+    file.as_file().set_permissions(std::fs::metadata(path)?.permissions())?;
     before()?;
     file.persist(path)?;
     sync_folder(folder);

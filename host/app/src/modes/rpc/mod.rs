@@ -335,15 +335,13 @@ impl Rpc {
         ExitCode::from(code)
     }
 
-    /// Flushes. False: the session could not be written.
+    /// Flushes. False: a session could not be written.
     async fn finish(self, limit: Duration) -> bool {
-        let session = self.agent.session();
-        let written = session.flush().await;
-        session.release();
-        if let Err(error) = &written {
+        let unwritten = self.agent.close_sessions().await;
+        for error in &unwritten {
             report::error(error);
         }
         self.out.finish(limit);
-        written.is_ok()
+        unwritten.is_empty()
     }
 }
