@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use futures::FutureExt as _;
+use tokio::sync::{OwnedMutexGuard, watch};
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::message::{BashExecutionMessage, CustomMessage};
 use wharf_protocol::{AgentMessage, Event, Model, ModelRef, SessionTask, ThinkingLevel};
@@ -313,6 +314,19 @@ impl Agent {
             state.session.append_thinking_level_change(level);
         }
         state.recorded = Recorded { model, thinking_level: Some(level) };
+    }
+
+    /// The stage, in line from this call on, not only once the future is polled: what has it
+    /// leaves first, and what is asked for after this call comes behind.
+    pub(crate) fn stage_in_line(&self) -> impl Future<Output = OwnedMutexGuard<()>> + Send + use<> {
+        let mut line = Box::pin(Arc::clone(&self.inner.stage).lock_owned());
+        let at_once = (&mut line).now_or_never();
+        async move {
+            match at_once {
+                Some(stage) => stage,
+                None => line.await,
+            }
+        }
     }
 
     pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {

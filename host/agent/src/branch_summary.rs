@@ -11,7 +11,7 @@ use wharf_session::{Entry, EntryKind};
 use crate::agent::Agent;
 use crate::ask::{AskError, Question};
 use crate::compaction::files::FileOperations;
-use crate::compaction::summary::{SYSTEM_PROMPT, conversation_text, without_file_lists};
+use crate::compaction::summary::{SYSTEM_PROMPT, conversation_text, room, without_file_lists};
 use crate::hooks::TreeOptions;
 
 /// Tokens that the summary itself may have.
@@ -54,36 +54,26 @@ impl Agent {
         let mut files = FileOperations::default();
         let mut messages: Vec<Arc<AgentMessage>> = Vec::new();
         for entry in entries {
-            match entry.kind() {
-                EntryKind::BranchSummary(body) => {
-                    files.join(FileOperations::carried_over(body.details.as_ref(), body.from_hook));
-                }
-                // What it stands for is on the branch too.
-                EntryKind::Compaction(body) => {
-                    files.join(FileOperations::carried_over(body.details.as_ref(), body.from_hook));
-                }
-                _ => {}
-            }
+            let (details, from_hook) = match entry.kind() {
+                EntryKind::BranchSummary(body) => (body.details.as_ref(), body.from_hook),
+                EntryKind::Compaction(body) => (body.details.as_ref(), body.from_hook),
+                _ => (None, None),
+            };
+            files.join(FileOperations::carried_over(details, from_hook));
             if let Some(message) = entry.context_message() {
                 files.add_message(&message);
                 messages.push(message);
             }
         }
-        // Three characters a token, fewer than the usual four: this must not overflow.
-        let reserve = self.inner.resources.settings.branch_summary_reserve_tokens;
-        let room = match model.context_window {
-            0 => usize::MAX,
-            window => {
-                let free = window.saturating_sub(reserve.min(window / 2));
-                usize::try_from(free * 3).unwrap_or(usize::MAX)
-            }
-        };
+        let window = model.context_window;
+        let reserve = self.inner.resources.settings.branch_summary_reserve_tokens.min(window / 2);
+        let text = conversation_text(&messages, room(window, reserve));
         let question = Question {
             purpose: Purpose::Summary,
             model: &model,
             thinking_level,
             system_prompt: SYSTEM_PROMPT,
-            prompt: prompt(&conversation_text(&messages, room), options),
+            prompt: prompt(&text, options),
             max_tokens: MAX_SUMMARY_TOKENS,
         };
         let summary = self.ask(question, cancel).await?;

@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use serde::Serialize;
-use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::model::ModelRef;
 use wharf_protocol::{AgentMessage, Model, ThinkingLevel};
@@ -153,12 +151,9 @@ impl Agent {
         }
         let cancel = CancellationToken::new();
         let compacting = Compacting::begin(self, cancel.clone());
-        let mut line = Box::pin(Arc::clone(&self.inner.stage).lock_owned());
-        let mut stage: Option<OwnedMutexGuard<()>> = (&mut line).now_or_never();
+        let line = self.stage_in_line();
         Ok(async move {
-            if stage.is_none() {
-                stage = Some(line.await);
-            }
+            let stage = line.await;
             let agent = &compacting.agent;
             let moved = agent.navigate(Move { session, target, cancel, chosen }, options).await;
             agent.take_in_command_results().await;

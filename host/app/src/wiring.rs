@@ -362,7 +362,7 @@ pub(crate) fn dir_by_extensions(
         host.shutdown().await;
         said
     });
-    runtime.shutdown_timeout(Duration::from_millis(200));
+    runtime.shutdown_timeout(crate::SHUTDOWN_LIMIT);
     Ok(said)
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::header::version_text;
 use crate::lock::Owner;
 use crate::{EntryId, SessionInfo};
 
@@ -19,7 +20,7 @@ pub enum OpenError {
         "session {} has format version {}, newer than the supported {supported}; \
          update wharf to open it",
         .path.display(),
-        match *version { u64::MAX => "unknown".to_owned(), known => known.to_string() }
+        version_text(*version)
     )]
     TooNew { path: PathBuf, version: u64, supported: u32 },
     #[error("failed to read {}", .path.display())]

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,6 +14,7 @@ use crate::json::{Fields, quote};
 use crate::listing::absolute;
 use crate::listing::summary::header_text;
 use crate::store::Session;
+use crate::writer::{folder_of, write_session};
 
 impl Session {
     /// A new session of `cwd` with the whole tree of the file `source`. It is on the disk
@@ -28,7 +27,7 @@ impl Session {
     pub fn fork_from(source: &Path, cwd: &Path, dir: &SessionDir) -> Result<Self, ForkError> {
         let original = open_with_entries(source)?;
         let header = SessionHeader::new(cwd, child_of(source));
-        let line = header.to_line().map_err(io::Error::from);
+        let line = header.to_line();
         write_and_open(dir, &header, line, &original)
     }
 
@@ -60,7 +59,7 @@ impl Session {
         let draft = Self::in_memory(self.cwd());
         self.copy_branch(&branch, &draft);
         let header = SessionHeader::new(self.cwd(), options);
-        let line = header.to_line().map_err(io::Error::from);
+        let line = header.to_line();
         write_and_open(dir, &header, line, &draft)
     }
 
@@ -78,7 +77,7 @@ impl Session {
             return Err(ForkError::Exists { id: header.id, path });
         }
         let text = header_text(source).map_err(|error| OpenError::read(source, error))?;
-        let line = imported_header(&header, text.as_deref()).map_err(io::Error::from);
+        let line = imported_header(&header, text.as_deref());
         // Ids of other programs may hold what is no part of a file name.
         header.id = header
             .id
@@ -195,34 +194,12 @@ fn imported_header(
 fn write_and_open(
     dir: &SessionDir,
     header: &SessionHeader,
-    header_line: io::Result<String>,
+    header_line: serde_json::Result<String>,
     content: &Session,
 ) -> Result<Session, ForkError> {
     let path = dir.folder(&header.cwd).join(header.file_name());
-    header_line
-        .and_then(|header| write_new(&path, &header, &content.entries()))
+    create_private_dir(folder_of(&path))
+        .and_then(|()| write_session(&path, header_line, &content.entries()))
         .map_err(|source| ForkError::Write { path: path.clone(), source })?;
     Ok(Session::open(&path)?.with_warnings(content.warnings().clone()))
-}
-
-fn write_new(path: &Path, header: &str, entries: &[Arc<Entry>]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    create_private_dir(folder)?;
-    // Private, as tempfile makes them.
-    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, &mut temporary);
-    writer.write_all(header.as_bytes())?;
-    for entry in entries {
-        writer.write_all(entry.json().as_bytes())?;
-        writer.write_all(b"\n")?;
-    }
-    writer.flush()?;
-    drop(writer);
-    temporary.as_file().sync_all()?;
-    temporary.persist_noclobber(path)?;
-    // Makes the new name durable, where a directory can be synced at all.
-    if let Ok(folder) = File::open(folder) {
-        let _ = folder.sync_all();
-    }
-    Ok(())
 }

@@ -126,8 +126,21 @@ impl FoundHeader {
         header.cwd = fields.get_str("cwd").unwrap_or_default().into();
         header.agent_type = fields.get_str("agentType");
         header.parent_session = fields.get_str("parentSession");
-        let version = fields.get("version").map_or(1, version);
+        let version = version_of(&fields);
         Some(Self { header, version })
+    }
+}
+
+/// The format version that a header says.
+pub(crate) fn version_of(fields: &Fields<'_>) -> u64 {
+    fields.get("version").map_or(1, version)
+}
+
+/// As an error shows it: of one that is no whole number only so much is known.
+pub(crate) fn version_text(version: u64) -> String {
+    match version {
+        u64::MAX => "unknown".to_owned(),
+        known => known.to_string(),
     }
 }
 

@@ -38,6 +38,7 @@ mod nodes;
 mod notice;
 mod parallel;
 mod preview;
+mod regular;
 mod scan;
 mod shared;
 mod store;

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use crate::json::{Fields, quote};
 use crate::migrate::{assigned_id, migrate};
 use crate::nodes::{FileEntries, Index, Parent};
 use crate::parallel::{ParsedLine, for_each_line, read_whole};
+use crate::regular::open_regular;
 use crate::scan::{Envelope, OBJECT_START, ParentField, scan, trim};
 use crate::tree::Tree;
 use crate::warning::{WarningKind, Warnings};
@@ -111,22 +111,11 @@ pub(crate) fn load(path: &Path) -> Result<Loaded, OpenError> {
     Ok(Loaded { header, tree, warnings, replacement, torn_tail, stamp })
 }
 
-/// Reads the file. A FIFO or a device is refused: reading it could wait for ever, and
-/// the first append would put a file in its place.
 fn read_regular(path: &Path) -> Result<(Vec<u8>, Stamp), OpenError> {
     let fail = |error| OpenError::read(path, error);
-    let mut options = fs::OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    let mut file = options.open(path).map_err(fail)?;
-    let metadata = file.metadata().map_err(fail)?;
-    if !metadata.is_file() {
+    let Some((mut file, metadata)) = open_regular(path).map_err(fail)? else {
         return Err(OpenError::NotAFile { path: path.to_owned() });
-    }
+    };
     let bytes = read_whole(&mut file, metadata.len()).map_err(fail)?;
     let stamp = Stamp::new(&metadata, &bytes);
     Ok((bytes, stamp))

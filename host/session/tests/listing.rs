@@ -194,6 +194,11 @@ fn damaged_sessions_are_listed_and_other_files_are_not() {
     );
     write("new.jsonl", &header("n", "/x").replace("\"version\":3", "\"version\":4"));
     let mut problems = vec![folder.join("new.jsonl")];
+    for (name, version) in [("a.jsonl", "3.5"), ("b.jsonl", "1e30"), ("c.jsonl", "\"99\"")] {
+        let version = format!("\"version\":{version}");
+        write(name, &header("odd", "/x").replace("\"version\":3", &version));
+        problems.push(folder.join(name));
+    }
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink("loop.jsonl", folder.join("loop.jsonl")).unwrap();

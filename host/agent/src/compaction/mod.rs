@@ -8,7 +8,6 @@ pub(crate) mod summary;
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{AgentMessage, CompactionReason, CompactionResult, Event, Model};
 use wharf_provider::Purpose;
@@ -111,14 +110,11 @@ impl Agent {
         self.abort();
         let cancel = CancellationToken::new();
         let compacting = Compacting::begin(self, cancel.clone());
-        // In line from now on: the run that was aborted leaves first, and one that is asked
-        // for after this begins when the compaction is done.
-        let mut line = Box::pin(Arc::clone(&self.inner.stage).lock_owned());
-        let mut stage = (&mut line).now_or_never();
+        // The run that was aborted leaves first, and one that is asked for after this begins
+        // when the compaction is done.
+        let line = self.stage_in_line();
         async move {
-            if stage.is_none() {
-                stage = Some(line.await);
-            }
+            let stage = line.await;
             let agent = &compacting.agent;
             let result = agent.compact_with(CompactionCause::Manual, instructions, &cancel).await;
             agent.take_in_command_results().await;
@@ -280,11 +276,7 @@ impl Agent {
         let limits = Limits::of(settings, model);
         // Four fifths of what is left free: the summary has to fit in there later.
         let max_tokens = (limits.reserve * 4 / 5).max(1024);
-        // Three characters a token, fewer than the usual four: this must not overflow too.
-        let room = match model.context_window {
-            0 => usize::MAX,
-            window => usize::try_from(window.saturating_sub(max_tokens) * 3).unwrap_or(usize::MAX),
-        };
+        let room = summary::room(model.context_window, max_tokens);
         let thinking_level = self.state().thinking_level;
         let ask = |prompt: String| {
             let question = Question {

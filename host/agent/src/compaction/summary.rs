@@ -91,6 +91,16 @@ pub(crate) fn without_file_lists(text: &str) -> String {
     rest.trim_end().to_owned()
 }
 
+/// Characters of a conversation that a request for its summary may have, where `reserve`
+/// tokens of the window stay free. Three a token, fewer than the usual four: a summary must
+/// not overflow too. A window of 0 is not known.
+pub(crate) fn room(context_window: u64, reserve: u64) -> usize {
+    match context_window {
+        0 => usize::MAX,
+        window => usize::try_from(window.saturating_sub(reserve) * 3).unwrap_or(usize::MAX),
+    }
+}
+
 /// The conversation as text for a summary, at most `max_chars` long: where it is more,
 /// the oldest part goes, and a line says so.
 pub(crate) fn conversation_text(messages: &[Arc<AgentMessage>], max_chars: usize) -> String {

@@ -1,7 +1,7 @@
 //! How far a file that others append to has been read, and whether it is still the
 //! same file. Knows nothing of what is in it.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::lines::{Line, read_lines};
+use crate::regular::open_regular;
 
 /// Bytes at the start of a file, and before the mark, that must be as they were.
 const CHECKED: u64 = 512;
@@ -76,8 +77,7 @@ pub(crate) struct Reading {
 
 impl Reading {
     pub(crate) fn start(path: &Path, known: Option<&Mark>) -> io::Result<Self> {
-        let file = open_regular(path)?;
-        let metadata = file.metadata()?;
+        let (file, metadata) = open_listed(path)?;
         let mut reading = Self { file, metadata, offset: 0 };
         if let Some(mark) = known
             && mark.stamp.inode == inode(&reading.metadata)
@@ -127,26 +127,17 @@ impl Reading {
     }
 }
 
-/// Opens a file for reading. A FIFO or a device is refused: reading it could wait for ever.
-pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.read(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(
-        &mut options,
-        rustix::fs::OFlags::NONBLOCK.bits().cast_signed(),
-    );
-    let file = options.open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
-    }
+/// A file to be listed; one that is no regular file is an error.
+pub(crate) fn open_listed(path: &Path) -> io::Result<(File, Metadata)> {
+    open_regular(path)?
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
 }
 
 #[cfg(test)]
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use std::fs::OpenOptions;
+
     use super::*;
     use std::fs;
     use std::io::Write as _;

@@ -20,6 +20,7 @@ use crate::Timestamp;
 use crate::directory::{SessionDir, SessionFile, is_same_cwd, session_files, subfolders};
 use crate::error::ListError;
 use crate::header::lossy;
+use crate::header::version_text;
 use index::{Changes, Records};
 use summary::{Record, Verdict, timestamp_of};
 
@@ -175,7 +176,8 @@ impl Listing {
             Verdict::TooNew(version) => self.problems.push((
                 file.path.clone(),
                 format!(
-                    "format version {version} is newer than the supported {}; update wharf",
+                    "format version {} is newer than the supported {}; update wharf",
+                    version_text(version),
                     crate::FORMAT_VERSION
                 ),
             )),

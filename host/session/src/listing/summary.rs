@@ -12,10 +12,10 @@ use wharf_protocol::surrogates::replace_lone_surrogates;
 
 use super::SessionInfo;
 use super::lines::Line;
-use super::mark::{Mark, Reading, open_regular};
+use super::mark::{Mark, Reading, open_listed};
 use crate::Timestamp;
 use crate::entry::{EntryType, SessionInfoEntry};
-use crate::header::{FORMAT_VERSION, told_by_file_name};
+use crate::header::{FORMAT_VERSION, told_by_file_name, version_of};
 use crate::json::Fields;
 use crate::scan::{Envelope, OBJECT_START, scan, trim};
 
@@ -53,7 +53,7 @@ impl Header {
             created: created.map(Timestamp::as_millis),
             cwd: fields.get_str("cwd").unwrap_or_default(),
             subagent: fields.get_str("agentType").is_some(),
-            version: fields.get("version").and_then(|text| text.parse().ok()).unwrap_or(1),
+            version: version_of(&fields),
         })
     }
 }
@@ -179,7 +179,7 @@ fn parse<T: DeserializeOwned>(text: &str) -> Option<T> {
 /// The session header as it stands in the file. It is near the start, but for damage.
 pub(crate) fn header_text(path: &Path) -> io::Result<Option<String>> {
     let mut start = Vec::new();
-    open_regular(path)?.take(MAX_HEADER).read_to_end(&mut start)?;
+    open_listed(path)?.0.take(MAX_HEADER).read_to_end(&mut start)?;
     let start = start.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&start);
     let found = start.split(|byte| *byte == b'\n').find_map(|line| {
         let text = String::from_utf8_lossy(line);

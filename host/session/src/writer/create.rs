@@ -4,10 +4,12 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
+use std::sync::Arc;
 
 use tempfile::NamedTempFile;
 
 use crate::durability::sync_folder;
+use crate::entry::Entry;
 
 /// Bytes gathered for one write.
 const BUFFER: usize = 1 << 16;
@@ -21,6 +23,22 @@ pub(super) fn create_file(
     let file = prepare(folder, write)?.persist_noclobber(path)?;
     sync_folder(folder);
     Ok(file)
+}
+
+/// Creates the file at `path` with a header's line and entries.
+pub(crate) fn write_session(
+    path: &Path,
+    header: serde_json::Result<String>,
+    entries: &[Arc<Entry>],
+) -> io::Result<File> {
+    create_file(path, |out| {
+        out.write_all(header?.as_bytes())?;
+        for entry in entries {
+            out.write_all(entry.json().as_bytes())?;
+            out.write_all(b"\n")?;
+        }
+        Ok(())
+    })
 }
 
 /// Puts a file in the place of the one at `path`; `before` is done when it is ready.
@@ -53,7 +71,7 @@ fn prepare(
     Ok(file)
 }
 
-pub(super) fn folder_of(path: &Path) -> &Path {
+pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

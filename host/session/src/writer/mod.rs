@@ -24,6 +24,7 @@ use crate::error::WriteError;
 use crate::header::SessionHeader;
 use crate::shared::Shared;
 
+pub(crate) use create::{folder_of, write_session};
 pub(crate) use replace::{Replacement, TornTail};
 pub(crate) use stamp::{FileId, Stamp};
 use worker::Worker;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::Target;
-use super::create::{create_file, folder_of};
+use super::create::{create_file, folder_of, write_session};
 use super::replace::{Applied, move_torn_tail};
 use super::stamp::{FileId, Stamp};
 use super::worker::{ATTEMPTS, Worker};
@@ -162,7 +162,7 @@ impl Worker {
         create_private_dir(folder_of(&path)).map_err(|error| self.error(error))?;
         // The lock file may have gone with the folder.
         self.shared.renew_lock()?;
-        match write_session(&destination(&path), &header, &entries) {
+        match write_session(&destination(&path), header.to_line(), &entries) {
             Ok(file) => {
                 self.start_over(file, entries.len())?;
                 self.shared.notify(Notice::Recreated { path });
@@ -223,7 +223,7 @@ impl Worker {
             time = Some(next);
             let to = folder_of(&from).join(header.file_name_at(next));
             let lock = FileLock::take(&to)?;
-            match write_session(&to, &header, entries) {
+            match write_session(&to, header.to_line(), entries) {
                 Ok(file) => {
                     self.shared.move_to(to.clone(), header, lock);
                     self.start_over(file, entries.len())?;
@@ -267,15 +267,4 @@ fn destination(path: &Path) -> PathBuf {
 
 fn has_all(mut theirs: impl Iterator<Item = Arc<Entry>>, ours: &[Arc<Entry>]) -> bool {
     ours.iter().all(|entry| theirs.next().is_some_and(|their| their.json() == entry.json()))
-}
-
-fn write_session(path: &Path, header: &SessionHeader, entries: &[Arc<Entry>]) -> io::Result<File> {
-    create_file(path, |out| {
-        out.write_all(header.to_line()?.as_bytes())?;
-        for entry in entries {
-            out.write_all(entry.json().as_bytes())?;
-            out.write_all(b"\n")?;
-        }
-        Ok(())
-    })
 }
