@@ -1,6 +1,7 @@
 //! `cargo xtask ...`: the project's own commands. Run without arguments for a list.
 
 mod boundaries;
+mod contract;
 mod demo;
 mod guests;
 mod test;
@@ -30,6 +31,8 @@ enum Task {
     Guests,
     /// Check which crate may see which
     Boundaries,
+    /// Write docs/api.md anew from the WIT
+    Docs,
     /// Run the benchmarks
     Bench {
         /// Passed on to every benchmark
@@ -57,6 +60,7 @@ fn perform(task: Task) -> Result<ExitCode> {
         Task::Test(args) => return test::test(&workspace, &args),
         Task::Guests => guests::build(&workspace, &guests::WORKSPACES).map(drop),
         Task::Boundaries => boundaries::check(&workspace),
+        Task::Docs => contract::write_docs(&workspace),
         Task::Bench { args } => test::bench(&workspace, &args),
     };
     done.map(|()| ExitCode::SUCCESS)
