@@ -15,7 +15,7 @@ enum Open {
 
 /// Writes the blocks of one reply. A block is known by the index that starting it gave.
 #[derive(Debug, Default)]
-pub(crate) struct BlockWriter {
+pub struct BlockWriter {
     /// How many blocks have been started.
     count: usize,
     /// Blocks that have not ended, oldest first.
@@ -24,24 +24,19 @@ pub(crate) struct BlockWriter {
 }
 
 impl BlockWriter {
-    pub(crate) fn start_text(&mut self, out: &mut Vec<ProviderEvent>) -> usize {
+    pub fn start_text(&mut self, out: &mut Vec<ProviderEvent>) -> usize {
         let index = self.start(Open::Text { signature: None });
         push(out, StreamDelta::TextStart { index });
         index
     }
 
-    pub(crate) fn start_thinking(&mut self, out: &mut Vec<ProviderEvent>) -> usize {
+    pub fn start_thinking(&mut self, out: &mut Vec<ProviderEvent>) -> usize {
         let index = self.start(Open::Thinking { signature: None, redacted: false });
         push(out, StreamDelta::ThinkingStart { index });
         index
     }
 
-    pub(crate) fn start_call(
-        &mut self,
-        id: String,
-        name: String,
-        out: &mut Vec<ProviderEvent>,
-    ) -> usize {
+    pub fn start_call(&mut self, id: String, name: String, out: &mut Vec<ProviderEvent>) -> usize {
         self.has_call = true;
         let index = self.start(Open::Call {
             id: id.clone(),
@@ -66,7 +61,7 @@ impl BlockWriter {
 
     /// More text, thinking, or JSON text of a call's arguments. Nothing for a block that
     /// is not open.
-    pub(crate) fn push(&mut self, index: usize, text: &str, out: &mut Vec<ProviderEvent>) {
+    pub fn push(&mut self, index: usize, text: &str, out: &mut Vec<ProviderEvent>) {
         if text.is_empty() {
             return;
         }
@@ -121,7 +116,7 @@ impl BlockWriter {
     }
 
     /// Ends a block whose last piece has come.
-    pub(crate) fn end(&mut self, index: usize, out: &mut Vec<ProviderEvent>) {
+    pub fn end(&mut self, index: usize, out: &mut Vec<ProviderEvent>) {
         if let Some(at) = self.open.iter().position(|(open, _)| *open == index) {
             let (index, block) = self.open.remove(at);
             close(index, block, false, out);
@@ -131,7 +126,7 @@ impl BlockWriter {
     /// Ends all blocks that are open. `stop`: why the reply stopped. One that hit the
     /// token limit may have been cut inside the arguments of a call: such a call is
     /// marked, also where they happen to read as none at all.
-    pub(crate) fn end_all(&mut self, stop: StopReason, out: &mut Vec<ProviderEvent>) {
+    pub fn end_all(&mut self, stop: StopReason, out: &mut Vec<ProviderEvent>) {
         let cut = stop == StopReason::Length;
         for (index, block) in self.open.drain(..) {
             close(index, block, cut, out);
@@ -139,7 +134,7 @@ impl BlockWriter {
     }
 
     /// True once a call was started.
-    pub(crate) fn has_call(&self) -> bool {
+    pub fn has_call(&self) -> bool {
         self.has_call
     }
 }

@@ -32,6 +32,7 @@ pub(crate) fn request(model: Model, messages: Vec<Arc<AgentMessage>>) -> Request
         tools: Arc::new([]),
         max_tokens: Some(32_000),
         session_id: None,
+        filter: None,
     }
 }
 

@@ -98,6 +98,7 @@ impl HttpProvider {
         request.thinking_level = crate::thinking::clamp(request.thinking_level, &request.model);
         request.messages = prepare::messages(&request.messages, &request.model);
         let HttpRequest { url, headers, body } = api.encode(&request, &endpoint);
+        let body = request.filtered(body).await;
         let mut map = HeaderMap::new();
         for (name, value) in &headers {
             insert(&mut map, name, value)?;
@@ -229,7 +230,7 @@ fn client(url: &str) -> Result<&'static Client, ProviderError> {
     })
 }
 
-fn is_local(url: &str) -> bool {
+pub(crate) fn is_local(url: &str) -> bool {
     let url = Url::parse(url).ok();
     let Some(host) = url.as_ref().and_then(Url::host_str) else { return false };
     let address = host.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -253,7 +254,7 @@ fn build(builder: ClientBuilder) -> Result<Client, String> {
 }
 
 /// What is at the bottom of an error: `reqwest` itself only says that something failed.
-fn cause(error: &reqwest::Error) -> String {
+pub(crate) fn cause(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut source = error.source();
     while let Some(inner) = source {

@@ -11,10 +11,12 @@ mod blocks;
 #[cfg(test)]
 mod conformance;
 mod error;
+pub mod fetch;
 mod google;
 mod http;
 mod openai_completions;
 mod openai_responses;
+mod payload;
 mod prepare;
 mod registry;
 pub mod scripted;
@@ -31,10 +33,11 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use wharf_protocol::{AgentMessage, Model, StopReason, StreamDelta, ThinkingLevel, Usage};
 
+pub use blocks::BlockWriter;
 pub use error::{ErrorKind, ProviderError};
+pub use payload::{PayloadFilter, PayloadInfo};
 pub use registry::{
-    CostSettings, ModelChoice, ModelConfig, ModelSettings, Problem, PromptOverride, ProviderConfig,
-    Registry, RegistryError,
+    ModelChoice, OfferedProvider, Problem, PromptOverride, Registry, RegistryError,
 };
 pub use thinking::ThinkingBudgets;
 
@@ -82,6 +85,8 @@ pub struct Request {
     /// Stays the same for all requests of a session, so that a provider's prompt cache
     /// finds them together. None: no cache key is sent.
     pub session_id: Option<Arc<str>>,
+    /// Sees what is sent before it is.
+    pub filter: Option<Arc<dyn PayloadFilter>>,
 }
 
 impl Request {

@@ -5,10 +5,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures::stream::BoxStream;
 use wharf_protocol::{
     AgentMessage, AssistantContent, AssistantMessage, ContentBlock, Model, ToolResultMessage,
     UserContent, UserMessage,
 };
+
+use crate::{Provider, ProviderError, ProviderEvent, Request};
 
 /// Characters of a tool's name that every API takes.
 const MAX_NAME: usize = 64;
@@ -73,6 +76,21 @@ pub(crate) fn messages(list: &[Arc<AgentMessage>], model: &Model) -> Vec<Arc<Age
         }
     }
     sent
+}
+
+/// A provider that gets its requests prepared, as those get them that are asked over HTTP.
+#[derive(Debug)]
+pub(crate) struct Prepared(pub(crate) Arc<dyn Provider>);
+
+impl Provider for Prepared {
+    fn stream(
+        &self,
+        mut request: Request,
+    ) -> BoxStream<'static, Result<ProviderEvent, ProviderError>> {
+        request.thinking_level = crate::thinking::clamp(request.thinking_level, &request.model);
+        request.messages = messages(&request.messages, &request.model);
+        self.0.stream(request)
+    }
 }
 
 fn clean_names(reply: &mut Cow<'_, AssistantMessage>, names: &mut HashMap<String, String>) {

@@ -23,7 +23,8 @@
 //!   name).
 //!
 //! A request takes the first reply of its kind that is not used up and whose `when`
-//! matches.
+//! matches. The payload that a [`PayloadFilter`](crate::PayloadFilter) sees is
+//! `{model, systemPrompt, messages, tools}`; of what it gives back, `messages` count.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -34,7 +35,7 @@ use futures::stream::{self, BoxStream};
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use wharf_protocol::{AgentMessage, StopReason, StreamDelta, ToolCall, Usage};
+use wharf_protocol::{AgentMessage, StopReason, StreamDelta, ToolCall, Usage, UserContent};
 
 use crate::blocks::parse_arguments;
 use crate::{ErrorKind, Provider, ProviderError, ProviderEvent, Purpose, Request};
@@ -356,9 +357,26 @@ fn last_user_text(messages: &[Arc<AgentMessage>]) -> String {
         .unwrap_or_default()
 }
 
+/// The same of a payload that others may have changed: empty where it has none.
+fn last_user_text_in(payload: &Value) -> String {
+    let messages = payload["messages"].as_array().map_or(&[][..], Vec::as_slice);
+    let last = messages.iter().rev().find(|message| message["role"] == "user");
+    let content = last.map(|message| UserContent::deserialize(&message["content"]));
+    content.and_then(Result::ok).map(|content| content.to_text()).unwrap_or_default()
+}
+
 impl Provider for ScriptedProvider {
     fn stream(&self, request: Request) -> BoxStream<'static, Result<ProviderEvent, ProviderError>> {
-        match self.next_reply(request.purpose.into(), &last_user_text(&request.messages)) {
+        let script = self.clone();
+        stream::once(async move {
+            let text = if request.filter.is_some() {
+                last_user_text_in(&request.filtered(request.plain_payload()).await)
+            } else {
+                last_user_text(&request.messages)
+            };
+            script.next_reply(request.purpose.into(), &text)
+        })
+        .flat_map(|reply| match reply {
             Err(error) => stream::iter([Err(error)]).boxed(),
             Ok(steps) => stream::iter(steps)
                 .then(|step| async move {
@@ -368,7 +386,8 @@ impl Provider for ScriptedProvider {
                     step.result
                 })
                 .boxed(),
-        }
+        })
+        .boxed()
     }
 }
 
@@ -376,7 +395,7 @@ impl Provider for ScriptedProvider {
 mod tests {
     #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
     use wharf_protocol::partial::ReplyOrigin;
-    use wharf_protocol::{PartialMessage, UserContent, UserMessage};
+    use wharf_protocol::{PartialMessage, UserMessage};
 
     use super::*;
 
@@ -393,6 +412,7 @@ mod tests {
             thinking_budgets: crate::ThinkingBudgets::default(),
             max_tokens: None,
             session_id: None,
+            filter: None,
             messages: vec![Arc::new(AgentMessage::User(UserMessage {
                 content: UserContent::Text(text.to_owned()),
                 timestamp: 0,
@@ -493,6 +513,61 @@ mod tests {
         let error = failed[0].as_ref().unwrap_err();
         assert_eq!(error.retry_after, Some(Duration::from_millis(1500)));
         assert_eq!(error.kind, ErrorKind::RateLimit);
+    }
+
+    #[tokio::test]
+    async fn a_filter_sees_the_request_and_decides_what_patterns_match() {
+        use serde_json::json;
+
+        use crate::payload::testing::TestFilter;
+
+        let line = r#"{"when":"^X$","repeat":true,"content":[{"type":"text","text":"x"}]}"#;
+        let script = ScriptedProvider::parse("s", line).unwrap();
+        let ask = async |change: fn(Value) -> Value| {
+            let filter = TestFilter::new(change);
+            let mut request = request(Purpose::Reply, "hello");
+            request.system_prompt = "be brief".into();
+            request.tools = Arc::new([crate::ToolDefinition {
+                name: "ls".to_owned(),
+                description: "lists".to_owned(),
+                parameters: json!({"type": "object"}),
+            }]);
+            request.filter = Some(filter.clone());
+            let events: Vec<_> = script.stream(request).collect().await;
+            let seen = filter.seen();
+            assert_eq!(seen.len(), 1);
+            assert_eq!((&*seen[0].0.provider, &*seen[0].0.api), ("scripted", "scripted"));
+            let payload = json!({
+                "model": seen[0].0.model,
+                "systemPrompt": "be brief",
+                "messages": [{"role": "user", "content": "hello", "timestamp": 0}],
+                "tools": [
+                    {"name": "ls", "description": "lists", "parameters": {"type": "object"}},
+                ],
+            });
+            assert_eq!(seen[0].1, payload);
+            match events.into_iter().last().unwrap() {
+                Ok(_) => "found".to_owned(),
+                Err(error) => error.message,
+            }
+        };
+        for change in [
+            (|_| json!({"messages": [{"role": "user", "content": "X"}, {"role": "assistant"}]}))
+                as fn(Value) -> Value,
+            |_| json!({"messages": [{"role": "user", "content": [{"type": "text", "text": "X"}]}]}),
+        ] {
+            assert_eq!(ask(change).await, "found");
+        }
+        for (change, text) in [
+            ((|payload| payload) as fn(Value) -> Value, "hello"),
+            (|_| json!({"messages": [{"role": "user", "content": "X"}, {"role": "user"}]}), ""),
+            (|_| json!({"messages": "X"}), ""),
+            (|_| json!([]), ""),
+            (|_| Value::Null, ""),
+        ] {
+            let error = ask(change).await;
+            assert!(error.contains(&format!("no reply left for {text:?} ")), "{error}");
+        }
     }
 
     #[test]

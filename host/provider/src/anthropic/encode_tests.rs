@@ -35,6 +35,7 @@ fn request(id: &str, level: ThinkingLevel, messages: &Value) -> Request {
         tools: Arc::new([]),
         max_tokens: None,
         session_id: None,
+        filter: None,
         model,
     }
 }

@@ -204,6 +204,7 @@ fn request() -> Request {
         tools: Vec::new().into(),
         max_tokens: None,
         session_id: None,
+        filter: None,
     }
 }
 
@@ -229,6 +230,42 @@ fn stream_of(body: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
     )
+}
+
+#[tokio::test]
+async fn a_filter_decides_what_is_sent() {
+    use crate::PayloadInfo;
+    use crate::payload::testing::TestFilter;
+
+    let server = Server::answering(stream_of("data: done\n\n"));
+    for (change, body) in [
+        ((|body| body) as fn(Value) -> Value, "{\"level\":\"high\",\"messages\":1}"),
+        (
+            |mut body| {
+                body["extra"] = json!(true);
+                body
+            },
+            "{\"level\":\"high\",\"messages\":1,\"extra\":true}",
+        ),
+        // No object: the server's to judge.
+        (|_| json!(["x"]), "[\"x\"]"),
+    ] {
+        let filter = TestFilter::new(change);
+        let request = Request { filter: Some(filter.clone()), ..request() };
+        let events: Vec<_> =
+            provider(&server.url).stream_through(&TestApi, request).collect().await;
+        assert_eq!(events, [Ok(done())]);
+        let sent = server.request();
+        assert!(sent.ends_with(&format!("\r\n\r\n{body}")), "{sent}");
+        assert!(sent.contains(&format!("content-length: {}\r\n", body.len())), "{sent}");
+        let info = PayloadInfo {
+            provider: "fake".to_owned(),
+            model: "fake-1".to_owned(),
+            api: "scripted".to_owned(),
+        };
+        // Neither key nor headers.
+        assert_eq!(filter.seen(), [(info, json!({"level": "high", "messages": 1}))]);
+    }
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ impl Case {
             tools: if self.tools { [tool].into() } else { [].into() },
             max_tokens: Some(100),
             session_id: Some("session".into()),
+            filter: None,
         };
         let endpoint = Endpoint {
             base_url: self.base_url.to_owned(),
@@ -150,6 +151,7 @@ fn a_server_without_a_key_gets_none() {
         tools: [].into(),
         max_tokens: None,
         session_id: None,
+        filter: None,
     };
     let sent = OpenAiCompletions.encode(&request, &endpoint);
     assert!(sent.headers.is_empty());

@@ -194,6 +194,7 @@ proptest! {
             tools: [].into(),
             max_tokens: None,
             session_id: None,
+            filter: None,
         };
         let sent = OpenAiCompletions.encode(&request(&list), &endpoint).body;
         let messages = sent["messages"].as_array().unwrap();

@@ -16,63 +16,84 @@ pub(super) const SCRIPTED: &str = "scripted";
 
 /// A provider's entry. Of a built-in one, it changes what it names and leaves the rest.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ProviderConfig {
+pub(super) struct ProviderConfig {
     /// With the API `scripted`, the path of the script.
-    pub base_url: Option<String>,
+    pub(super) base_url: Option<String>,
     /// `anthropic-messages`, `openai-completions`, `openai-responses`,
     /// `google-generative-ai` or `scripted`; the default of `models`.
-    pub api: Option<String>,
+    pub(super) api: Option<String>,
     /// `!command`, the name of an environment variable that is set, or the key.
-    pub api_key: Option<String>,
+    pub(super) api_key: Option<String>,
     /// By name; the values are written as `api_key` is.
-    pub headers: BTreeMap<String, String>,
+    pub(super) headers: BTreeMap<String, String>,
     /// The key goes into `Authorization: Bearer` and not into the API's own header.
-    pub auth_header: Option<bool>,
+    pub(super) auth_header: Option<bool>,
     /// Peculiarities of an OpenAI-like server.
-    pub compat: Option<Value>,
+    pub(super) compat: Option<Value>,
     /// Added; one with the id of a built-in model takes its place.
-    pub models: Vec<ModelConfig>,
+    pub(super) models: Vec<ModelConfig>,
     /// Changes of built-in models, by id; unknown ids mean nothing.
-    pub model_overrides: BTreeMap<String, ModelSettings>,
+    pub(super) model_overrides: BTreeMap<String, ModelSettings>,
 }
 
 /// A model that is added.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ModelConfig {
-    pub id: String,
-    pub settings: ModelSettings,
+pub(super) struct ModelConfig {
+    pub(super) id: String,
+    pub(super) settings: ModelSettings,
 }
 
 /// What is said of a model; none: the default, or what the built-in model has.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct ModelSettings {
-    pub name: Option<String>,
-    pub api: Option<String>,
-    pub reasoning: Option<bool>,
+pub(super) struct ModelSettings {
+    pub(super) name: Option<String>,
+    pub(super) api: Option<String>,
+    pub(super) reasoning: Option<bool>,
     /// `text`, `image`
-    pub input: Option<Vec<String>>,
+    pub(super) input: Option<Vec<String>>,
     /// Tokens.
-    pub context_window: Option<u64>,
+    pub(super) context_window: Option<u64>,
     /// Tokens of one reply.
-    pub max_tokens: Option<u64>,
-    pub cost: CostSettings,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) cost: CostSettings,
     /// Goes over the provider's, key by key.
-    pub compat: Option<Value>,
+    pub(super) compat: Option<Value>,
     /// Takes the place of Wharf's system prompt.
-    pub system_prompt: Option<String>,
+    pub(super) system_prompt: Option<String>,
     /// Follows the system prompt.
-    pub append_system_prompt: Option<String>,
+    pub(super) append_system_prompt: Option<String>,
 }
 
 /// US dollars per million tokens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct CostSettings {
-    pub input: Option<f64>,
-    pub output: Option<f64>,
-    pub cache_read: Option<f64>,
-    pub cache_write: Option<f64>,
+pub(super) struct CostSettings {
+    pub(super) input: Option<f64>,
+    pub(super) output: Option<f64>,
+    pub(super) cache_read: Option<f64>,
+    pub(super) cache_write: Option<f64>,
+}
+
+impl ProviderConfig {
+    /// Leaves out what only requests to a server need.
+    pub(super) fn forget_server(&mut self) {
+        let models = std::mem::take(&mut self.models);
+        let without = |ModelConfig { id, settings }| ModelConfig {
+            id,
+            settings: ModelSettings { api: None, compat: None, ..settings },
+        };
+        *self = Self { models: models.into_iter().map(without).collect(), ..Self::default() };
+    }
+}
+
+/// Who answers for a provider's models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ServedBy {
+    /// What `baseUrl` says.
+    Url,
+    /// The extension that adds it.
+    Extension,
 }
 
 /// An API's name in a configuration.
@@ -109,7 +130,7 @@ impl Problems {
 pub(super) fn checked(
     (name, place): (&str, &str),
     mut config: ProviderConfig,
-    indices: &[usize],
+    (indices, served): (&[usize], ServedBy),
     problems: &mut Problems,
 ) -> Option<ProviderConfig> {
     let before = problems.0.len();
@@ -123,6 +144,7 @@ pub(super) fn checked(
     };
     let is_scripted = api == Some(ApiName::Scripted);
     match &config.base_url {
+        _ if served == ServedBy::Extension => {}
         Some(url) if !is_scripted => {
             if let Err(problem) = checked_url(url) {
                 problems.add(&format!("{place}.baseUrl"), problem);
@@ -169,7 +191,7 @@ pub(super) fn checked(
         if model.id.trim().is_empty() {
             problems.add(&format!("{place}.id"), "it is empty");
         }
-        if api.is_none() && model.settings.api.is_none() {
+        if served == ServedBy::Url && api.is_none() && model.settings.api.is_none() {
             problems.add(&format!("{place}.api"), "missing here and in the provider's entry");
         }
         check_settings(&place, api, &model.settings, problems);

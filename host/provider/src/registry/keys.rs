@@ -13,15 +13,17 @@ impl Registry {
         self.given_keys.insert(provider.to_owned(), key.to_owned());
     }
 
-    /// The first one that there is of: the key of this run, `auth.json`, `models.json`
-    /// (or the extension that added the provider), the provider's own variables.
+    /// The first one that there is of: the key of this run, `auth.json`, `models.json`, the
+    /// provider's own variables. Of a provider that an extension has added: the key of
+    /// this run, the extension's own.
     pub(super) fn key(&self, provider: &ProviderEntry) -> KeySource {
         let name = provider.name.as_str();
         if let Some(key) = self.given_keys.get(name) {
             return KeySource::Literal(key.trim().to_owned());
         }
-        if let Some(text) = self.file_keys.get(name).or(provider.api_key.as_ref()) {
-            return KeySource::from_text(text, &self.environment);
+        let file_key = self.file_keys.get(name).filter(|_| provider.owner.is_none());
+        if let Some(text) = file_key.or(provider.api_key.as_ref()) {
+            return self.source(provider, text);
         }
         // Two keys in one request are refused; the headers were written on purpose.
         if provider.has_key_header() {
@@ -34,7 +36,22 @@ impl Registry {
         if provider.needs_no_key() { KeySource::None } else { self.missing_key(provider) }
     }
 
-    fn missing_key(&self, ProviderEntry { name, key_variables, .. }: &ProviderEntry) -> KeySource {
+    /// What `text` means in the entry of `provider`.
+    pub(super) fn source(&self, provider: &ProviderEntry, text: &str) -> KeySource {
+        match provider.owner {
+            None => KeySource::from_text(text, &self.environment),
+            Some(_) => KeySource::Literal(text.trim().to_owned()),
+        }
+    }
+
+    fn missing_key(&self, provider: &ProviderEntry) -> KeySource {
+        let ProviderEntry { name, key_variables, owner, .. } = provider;
+        if let Some(owner) = owner {
+            return KeySource::Missing(format!(
+                "there is no API key for provider {name}: extension {owner}, which adds it, \
+                 gives none (apiKey); give one with --api-key"
+            ));
+        }
         let shown = |file: &Option<Watched>, name: &str| match file {
             Some(file) => file.path.display().to_string(),
             None => name.to_owned(),
@@ -57,7 +74,7 @@ impl Registry {
     pub fn has_credentials(&self, model: &Model) -> bool {
         let Some(provider) = self.entry(&model.provider) else { return false };
         let Some(entry) = provider.model(&model.id) else { return false };
-        entry.script.is_some() || !matches!(self.key(provider), KeySource::Missing(_))
+        entry.player.is_some() || !matches!(self.key(provider), KeySource::Missing(_))
     }
 
     /// What to do where a model has no credentials; none where it has.

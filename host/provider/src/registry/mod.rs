@@ -1,5 +1,6 @@
 //! Which models there are and who answers for each. The figures are `catalog`'s, how a
-//! pattern chooses a model is `matching`'s, which key a provider gets is `keys`'.
+//! pattern chooses a model is `matching`'s, which key a provider gets is `keys`', what
+//! extensions may add is `offer`'s.
 
 mod auth_file;
 mod catalog;
@@ -7,6 +8,7 @@ mod config;
 mod keys;
 mod matching;
 mod models_file;
+mod offer;
 mod overlay;
 #[cfg(test)]
 mod tests;
@@ -20,16 +22,16 @@ use std::sync::{Arc, OnceLock};
 use wharf_protocol::{Model, ThinkingLevel};
 
 use self::catalog::Catalog;
-use self::config::{ApiName, Problems, SCRIPTED};
-use self::overlay::{Layer, ProviderEntry};
+use self::config::{ApiName, ProviderConfig, SCRIPTED};
+use self::overlay::{Layer, Player, ProviderEntry};
 use self::watched::Watched;
 use crate::Provider;
 use crate::api::ApiKind;
-use crate::auth::{Environment, KeySource};
+use crate::auth::Environment;
 use crate::http::HttpProvider;
 use crate::scripted::{self, DemoProvider, ScriptedProvider};
 
-pub use self::config::{CostSettings, ModelConfig, ModelSettings, ProviderConfig};
+pub use self::offer::OfferedProvider;
 pub use self::overlay::PromptOverride;
 
 /// The id of the model that plays the embedded script.
@@ -86,7 +88,7 @@ pub struct Registry {
     file_scripts: HashMap<PathBuf, Arc<ScriptedProvider>>,
     auth_file: Option<Watched>,
     file_keys: HashMap<String, String>,
-    /// Added at run time.
+    /// Added by extensions. One whose name `models.json` has got since is not there.
     added: Vec<(String, Layer)>,
     given_keys: HashMap<String, String>,
     /// In the order of listings; an entry is put together when it is first asked for.
@@ -168,10 +170,10 @@ impl Registry {
         let (entries, mut problems) = models_file::read(&path);
         self.from_file.clear();
         for (name, config) in entries {
-            let script = match is_scripted(&config) {
-                false => None,
+            let player = match is_scripted(&config) {
+                false => Player::Server,
                 true => match self.file_script(&path, &config) {
-                    Ok(script) => Some(script),
+                    Ok(script) => Player::Script(script),
                     Err(problem) => {
                         problems.push(format!("providers.{name}.baseUrl: {problem}"));
                         // The file may be right as it is once the script is there.
@@ -180,7 +182,7 @@ impl Registry {
                     }
                 },
             };
-            self.from_file.push((name, Layer { config, script }));
+            self.from_file.push((name, Layer { config, player, owner: None }));
         }
         self.forget_entries();
         self::problems(&path, problems)
@@ -207,52 +209,6 @@ impl Registry {
         let (keys, problems) = auth_file::read(&file.path);
         self.file_keys = keys;
         self::problems(&file.path, problems)
-    }
-
-    /// Adds, or changes, a provider at run time: what [`ProviderConfig`] says goes over
-    /// the built-in entry and over `models.json`. A second call for the same name takes
-    /// the place of the first.
-    ///
-    /// The caller answers for the address: the user's key for a provider of this name,
-    /// and the environment variables that the configuration names, are sent there.
-    ///
-    /// # Errors
-    /// Names everything that is wrong with it. A command as the source of a key or a
-    /// header is wrong, and so is a script: only the user may have commands run and
-    /// files read.
-    pub fn add_provider(
-        &mut self,
-        name: &str,
-        config: ProviderConfig,
-    ) -> Result<(), RegistryError> {
-        let mut problems = Problems::default();
-        if name.trim().is_empty() || name.contains(char::is_whitespace) {
-            problems.add("name", "a provider's name is one word");
-        }
-        let mut values = config.api_key.iter().chain(config.headers.values());
-        if values.any(|text| text.trim_start().starts_with('!')) {
-            problems.add("apiKey, headers", "only models.json may name a command");
-        }
-        if is_scripted(&config) {
-            problems.add("api", "only models.json may name a script");
-        }
-        let config = config::checked((name, name), config, &[], &mut problems);
-        let (Some(config), []) = (config, problems.0.as_slice()) else {
-            let problems = problems.0.join("; ");
-            return Err(RegistryError::Provider { name: name.to_owned(), problems });
-        };
-        self.added.retain(|(known, _)| known != name);
-        self.added.push((name.to_owned(), Layer { config, script: None }));
-        self.forget_entries();
-        Ok(())
-    }
-
-    /// Takes back what [`Self::add_provider`] did. False: nothing was added as `name`.
-    pub fn remove_provider(&mut self, name: &str) -> bool {
-        let before = self.added.len();
-        self.added.retain(|(known, _)| known != name);
-        self.forget_entries();
-        self.added.len() != before
     }
 
     fn forget_entries(&mut self) {
@@ -295,7 +251,13 @@ impl Registry {
         {
             entry = ProviderEntry::of_catalog(provider);
         }
-        for (_, layer) in self.from_file.iter().chain(&self.added).filter(|(of, _)| of == name) {
+        // A server of an extension never gets the key of a provider that is the person's.
+        let layers = if self.from_file.iter().any(|(of, _)| of == name) {
+            &self.from_file
+        } else {
+            &self.added
+        };
+        for (_, layer) in layers.iter().filter(|(of, _)| of == name) {
             entry.apply(layer);
         }
         entry
@@ -340,11 +302,11 @@ impl Registry {
     pub fn provider(&self, model: &Model) -> Option<Arc<dyn Provider>> {
         let provider = self.entry(&model.provider)?;
         let entry = provider.model(&model.id)?;
-        if let Some(script) = &entry.script {
-            return Some(Arc::clone(script));
+        if let Some(player) = &entry.player {
+            return Some(Arc::clone(player));
         }
         let api = ApiKind::ALL.into_iter().find(|api| api.name() == entry.model.api)?;
-        let source = |text: &str| KeySource::from_text(text, &self.environment);
+        let source = |text: &str| self.source(provider, text);
         Some(Arc::new(HttpProvider {
             api,
             provider: provider.name.clone(),

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::config::{ModelConfig, Problems, ProviderConfig, checked, without_value};
+use super::config::{ModelConfig, Problems, ProviderConfig, ServedBy, checked, without_value};
 
 /// A provider's entry before its models are read: each may be broken on its own.
 #[derive(Deserialize)]
@@ -49,7 +49,8 @@ fn parse(text: &str) -> (Vec<(String, ProviderConfig)>, Vec<String>) {
         Err(problem) => problems.0.push(problem),
         Ok(providers) => {
             for (name, value) in providers {
-                let entry = entry(&name, value, &mut problems);
+                let place = format!("providers.{name}");
+                let entry = entry((&name, &place), value, ServedBy::Url, &mut problems);
                 entries.extend(entry.map(|config| (name, config)));
             }
         }
@@ -73,13 +74,18 @@ fn providers(text: &str) -> Result<Map<String, Value>, String> {
     }
 }
 
-fn entry(name: &str, value: Value, problems: &mut Problems) -> Option<ProviderConfig> {
-    let place = format!("providers.{name}");
+/// Reads one provider; `place` is what problems of it begin with.
+pub(super) fn entry(
+    (name, place): (&str, &str),
+    value: Value,
+    served: ServedBy,
+    problems: &mut Problems,
+) -> Option<ProviderConfig> {
     if name.trim().is_empty() || name.contains(char::is_whitespace) {
-        problems.add(&place, "a provider's name is one word");
+        problems.add(place, "a provider's name is one word");
         return None;
     }
-    let raw: RawProvider = placed(&place, value, problems)?;
+    let raw: RawProvider = placed(place, value, problems)?;
     let mut models = Vec::new();
     let mut indices = Vec::new();
     for (index, value) in raw.models.into_iter().enumerate() {
@@ -96,7 +102,7 @@ fn entry(name: &str, value: Value, problems: &mut Problems) -> Option<ProviderCo
             model_overrides.insert(id, settings);
         }
     }
-    let config = ProviderConfig {
+    let mut config = ProviderConfig {
         base_url: raw.base_url,
         api: raw.api,
         api_key: raw.api_key,
@@ -106,7 +112,10 @@ fn entry(name: &str, value: Value, problems: &mut Problems) -> Option<ProviderCo
         models,
         model_overrides,
     };
-    checked((name, &place), config, &indices, problems)
+    if served == ServedBy::Extension {
+        config.forget_server();
+    }
+    checked((name, place), config, (&indices, served), problems)
 }
 
 /// Reads `value`; what is wrong is named by `place` and the field inside it.

@@ -41,19 +41,33 @@ impl PromptOverride {
     }
 }
 
-/// A configuration that has been checked; with the API `scripted`, its script.
+/// How [`Model::api`] calls what an extension itself answers.
+const EXTENSION: &str = "extension";
+
+/// A configuration that has been checked.
 #[derive(Debug, Clone)]
 pub(super) struct Layer {
     pub(super) config: ProviderConfig,
-    pub(super) script: Option<Arc<dyn Provider>>,
+    pub(super) player: Player,
+    /// The extension that has added it.
+    pub(super) owner: Option<String>,
+}
+
+/// Who answers for the models that a layer adds.
+#[derive(Debug, Clone)]
+pub(super) enum Player {
+    /// The server at the base URL.
+    Server,
+    Script(Arc<dyn Provider>),
+    Extension(Arc<dyn Provider>),
 }
 
 #[derive(Debug)]
 pub(super) struct ModelEntry {
     pub(super) model: Model,
     pub(super) prompt: PromptOverride,
-    /// Plays the model's replies; none: it is served over HTTP.
-    pub(super) script: Option<Arc<dyn Provider>>,
+    /// Gives the model's replies; none: it is served over HTTP.
+    pub(super) player: Option<Arc<dyn Provider>>,
     compat: Option<Value>,
 }
 
@@ -69,6 +83,8 @@ pub(super) struct ProviderEntry {
     pub(super) auth_header: bool,
     /// Their names are in lower case.
     pub(super) headers: BTreeMap<String, String>,
+    /// The extension that has added it: then keys and headers mean only themselves.
+    pub(super) owner: Option<String>,
     api: Option<ApiKind>,
     compat: Option<Value>,
     is_configured: bool,
@@ -108,8 +124,10 @@ impl ProviderEntry {
     }
 
     /// Lays a configuration over what there is.
-    pub(super) fn apply(&mut self, Layer { config, script }: &Layer) {
+    pub(super) fn apply(&mut self, layer: &Layer) {
+        let Layer { config, owner, .. } = layer;
         self.is_configured = true;
+        self.owner.clone_from(owner);
         for (id, settings) in &config.model_overrides {
             if let Some(entry) = self.models.iter_mut().find(|entry| entry.model.id == *id) {
                 entry.set(settings);
@@ -131,11 +149,11 @@ impl ProviderEntry {
         self.auth_header = config.auth_header.unwrap_or(self.auth_header);
         self.compat = merged(self.compat.take(), config.compat.as_ref());
         for model in &config.models {
-            let entry = self.added(model, config, script.as_ref());
+            let entry = self.added(model, layer);
             self.upsert(entry);
         }
         let shown = without_user_info(&self.base_url);
-        for entry in self.models.iter_mut().filter(|entry| entry.script.is_none()) {
+        for entry in self.models.iter_mut().filter(|entry| entry.player.is_none()) {
             entry.model.base_url.clone_from(&shown);
         }
     }
@@ -143,28 +161,37 @@ impl ProviderEntry {
     fn added(
         &self,
         ModelConfig { id, settings }: &ModelConfig,
-        config: &ProviderConfig,
-        script: Option<&Arc<dyn Provider>>,
+        Layer { config, player, owner }: &Layer,
     ) -> ModelEntry {
-        let defaults = match script {
-            Some(_) => {
-                let script = config.base_url.as_deref().unwrap_or_default();
-                Model { reasoning: false, ..scripted_model(&self.name, id, script) }
-            }
-            None => Model {
-                id: id.clone(),
-                name: id.clone(),
-                api: self.api.map(|api| api.name().to_owned()).unwrap_or_default(),
-                provider: self.name.clone(),
-                base_url: self.base_url.clone(),
-                reasoning: false,
-                input: vec!["text".to_owned()],
-                context_window: CONTEXT_WINDOW,
-                max_tokens: MAX_TOKENS,
-                cost: ModelCost::default(),
-            },
+        let plain = |api: String, base_url: String| Model {
+            id: id.clone(),
+            name: id.clone(),
+            api,
+            provider: self.name.clone(),
+            base_url,
+            reasoning: false,
+            input: vec!["text".to_owned()],
+            context_window: CONTEXT_WINDOW,
+            max_tokens: MAX_TOKENS,
+            cost: ModelCost::default(),
         };
-        let mut entry = ModelEntry::new(defaults, script.cloned());
+        let (defaults, player) = match player {
+            Player::Script(script) => {
+                let path = config.base_url.as_deref().unwrap_or_default();
+                let model = scripted_model(&self.name, id, path);
+                (Model { reasoning: false, ..model }, Some(Arc::clone(script)))
+            }
+            Player::Extension(source) => {
+                let owner = owner.as_deref().unwrap_or_default();
+                let address = format!("{EXTENSION}:{owner}");
+                (plain(EXTENSION.to_owned(), address), Some(Arc::clone(source)))
+            }
+            Player::Server => {
+                let api = self.api.map(|api| api.name().to_owned()).unwrap_or_default();
+                (plain(api, self.base_url.clone()), None)
+            }
+        };
+        let mut entry = ModelEntry::new(defaults, player);
         entry.model.context_window = CONTEXT_WINDOW;
         entry.set(settings);
         entry
@@ -197,8 +224,8 @@ impl ProviderEntry {
 }
 
 impl ModelEntry {
-    fn new(model: Model, script: Option<Arc<dyn Provider>>) -> Self {
-        Self { model, prompt: PromptOverride::default(), script, compat: None }
+    fn new(model: Model, player: Option<Arc<dyn Provider>>) -> Self {
+        Self { model, prompt: PromptOverride::default(), player, compat: None }
     }
 
     fn set(&mut self, settings: &ModelSettings) {

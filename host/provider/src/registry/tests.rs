@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::*;
+use crate::auth::KeySource;
 
 /// A registry with files of its own and an environment that is fixed.
 struct Bench {
@@ -317,13 +318,7 @@ fn files_are_read_again_when_they_have_changed() {
     let mut bench = Bench::new(&[], &model("first"));
     fs::write(bench.path("auth.json"), "{}").unwrap();
     bench.registry.load_auth_file(&bench.path("auth.json"));
-    let added = ProviderConfig {
-        base_url: Some("https://added.example".to_owned()),
-        api: Some("openai-responses".to_owned()),
-        models: vec![ModelConfig { id: "m".to_owned(), ..Default::default() }],
-        ..Default::default()
-    };
-    bench.registry.add_provider("added", added).unwrap();
+    bench.registry.add_provider(offer("e", "added", &json!({}))).unwrap();
     let first = bench.registry.find("mine", "first").unwrap().clone();
     let player = bench.registry.provider(&first).unwrap();
 
@@ -360,44 +355,164 @@ fn a_script_that_appears_is_found_by_the_next_reading() {
     assert!(bench.registry.find("mine", "one").is_some());
 }
 
+/// A provider of an extension with a model `m`; `config` goes over that.
+fn offer(owner: &str, name: &str, config: &Value) -> OfferedProvider {
+    let mut whole = json!({
+        "baseUrl": "https://added.example/v1/",
+        "api": "openai-responses",
+        "models": [{"id": "m"}],
+    });
+    let fields = config.as_object().unwrap().clone();
+    whole.as_object_mut().unwrap().extend(fields);
+    OfferedProvider {
+        owner: owner.to_owned(),
+        name: name.to_owned(),
+        config: whole.as_object().unwrap().clone(),
+        source: None,
+    }
+}
+
 #[test]
-fn providers_of_extensions_lie_on_top_and_go_again() {
-    let mut bench = Bench::new(
-        &[],
-        &json!({"providers": {"openai": {"baseUrl": "https://file.example", "apiKey": "k"}}}),
-    );
-    let config = ProviderConfig {
-        base_url: Some("https://added.example/v1".to_owned()),
-        models: vec![ModelConfig { id: "added".to_owned(), ..Default::default() }],
-        ..Default::default()
-    };
-    bench.registry.add_provider("openai", config.clone()).unwrap();
-    let added = bench.registry.find("openai", "added").unwrap();
+fn extensions_add_providers_replace_their_own_and_take_them_back() {
+    let mut bench = Bench::new(&[], &json!({}));
+    let registry = &mut bench.registry;
+    let models = |ids: &[&str]| json!({"models": ids.iter().map(|id| json!({"id": id})).collect::<Vec<_>>()});
+    registry.add_provider(offer("one", "first", &models(&["a", "b"]))).unwrap();
+    registry.add_provider(offer("two", "second", &models(&["c"]))).unwrap();
+    registry.add_provider(offer("one", "first", &models(&["d"]))).unwrap();
+    let names = Bench::refs(registry.models());
+    assert_eq!(names[names.len() - 2..], ["first/d", "second/c"]);
+    let added = registry.find("first", "d").unwrap();
     assert_eq!(
         (added.api.as_str(), added.base_url.as_str()),
         ("openai-responses", "https://added.example/v1")
     );
-    assert_eq!(bench.key("openai"), literal("k"));
-    assert!(bench.registry.remove_provider("openai"));
-    assert!(!bench.registry.remove_provider("openai"));
-    assert!(bench.registry.find("openai", "added").is_none());
-    assert_eq!(bench.entry("openai").base_url, "https://file.example");
 
-    for (name, config, expect) in [
-        ("new one", config.clone(), "a provider's name is one word"),
-        (
-            "new",
-            ProviderConfig { api_key: Some("!rm x".into()), ..config.clone() },
-            "only models.json",
-        ),
-        ("new", config.clone(), "new.models[0].api: missing"),
-        ("new", ProviderConfig { api: Some("scripted".into()), ..config.clone() }, "name a script"),
-        ("new", ProviderConfig { base_url: None, ..config }, "new.baseUrl: missing"),
+    let error = registry.add_provider(offer("two", "first", &json!({}))).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "provider \"first\" cannot be added: name: extension one has added \"first\""
+    );
+    assert!(!registry.remove_provider("two", "first"));
+    assert!(registry.find("first", "d").is_some());
+    let gone = registry.find("first", "d").unwrap().clone();
+    assert!(registry.provider(&gone).is_some());
+    assert!(registry.remove_provider("one", "first"));
+    assert!(!registry.remove_provider("one", "first"));
+    assert!(registry.provider(&gone).is_none());
+    // Free again.
+    registry.add_provider(offer("two", "first", &json!({}))).unwrap();
+}
+
+#[test]
+fn what_extensions_may_not_add_is_named() {
+    let file = json!({"providers": {
+        "mine": {"baseUrl": "http://127.0.0.1", "api": "openai-responses", "models": [{"id": "m"}]},
+    }});
+    let mut bench = Bench::new(&[], &file);
+    for name in ["openai", "OpenAI", "scripted", "mine", "Mine"] {
+        let error = bench.registry.add_provider(offer("e", name, &json!({}))).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("name: a built-in provider has it") || error.contains("models.json")
+        );
+    }
+    for name in ["", "new one", "a/b", "a\u{7}", &"n".repeat(65)] {
+        let error = bench.registry.add_provider(offer("e", name, &json!({}))).unwrap_err();
+        assert!(error.to_string().contains("name: 1 to 64 characters"), "{error}");
+    }
+    let many: Vec<_> = (0..=1024).map(|id| json!({"id": id.to_string()})).collect();
+    for (config, expect) in [
+        (json!({"baseUrl": null}), "new.baseUrl: missing; it is the server's address"),
+        (json!({"baseUrl": "ftp://x"}), "new.baseUrl: \"ftp://x\" must begin with http"),
+        (json!({"baseUrl": 1}), "new.baseUrl: invalid type: integer"),
+        (json!({"api": "soap"}), "new.api: unknown API \"soap\""),
+        (json!({"api": "extension"}), "new.api: unknown API \"extension\""),
+        (json!({"api": null}), "new.models[0].api: missing here"),
+        (json!({"api": "scripted", "baseUrl": "a.jsonl"}), "only models.json may name a script"),
+        (json!({"apiKey": "!rm x"}), "only models.json may name a command"),
+        (json!({"headers": {"x": " !rm x"}}), "only models.json may name a command"),
+        (json!({"headers": {"x y": "1"}}), "new.headers.x y: this is no name"),
+        (json!({"models": []}), "new.models: no model"),
+        (json!({"models": [{"id": "m", "contextWindow": 0}]}), "new.models[0].contextWindow: it"),
+        (json!({"models": [{"id": "m"}, {"name": "x"}]}), "new.models[1]: missing field `id`"),
+        (json!({"models": many}), "models: there are more than 1024"),
+        (json!({"compat": {"x": "y".repeat(1024 * 1024)}}), "config: it has more than 1048576"),
     ] {
-        let error = bench.registry.add_provider(name, config).unwrap_err().to_string();
-        assert!(error.contains(expect), "{error}");
+        let error = bench.registry.add_provider(offer("e", "new", &config)).unwrap_err();
+        assert!(error.to_string().contains(expect), "{error}");
     }
     assert!(bench.registry.entry("new").is_none());
+
+    for number in 0..64 {
+        let offer = offer("e", &format!("p{number}"), &json!({}));
+        bench.registry.add_provider(offer).unwrap();
+    }
+    let error = bench.registry.add_provider(offer("e", "p64", &json!({}))).unwrap_err();
+    assert!(error.to_string().contains("an extension may add 64 providers"), "{error}");
+    bench.registry.add_provider(offer("e", "p63", &json!({}))).unwrap();
+    bench.registry.add_provider(offer("other", "p64", &json!({}))).unwrap();
+}
+
+#[tokio::test]
+async fn nothing_of_the_persons_goes_to_an_extensions_server() {
+    let variables = [("MY_SECRET", "from-env"), ("OPENAI_API_KEY", "from-env")];
+    let mut bench = Bench::new(&variables, &json!({}));
+    fs::write(bench.path("auth.json"), r#"{"new":{"type":"api_key","key":"from-file"}}"#).unwrap();
+    bench.registry.load_auth_file(&bench.path("auth.json"));
+    let config = json!({"apiKey": "MY_SECRET", "headers": {"X-One": "OPENAI_API_KEY"}});
+    bench.registry.add_provider(offer("e", "new", &config)).unwrap();
+    assert_eq!(bench.key("new"), literal("MY_SECRET"));
+    let model = bench.registry.find("new", "m").unwrap().clone();
+    let provider = format!("{:?}", bench.registry.provider(&model).unwrap());
+    assert!(provider.contains(r#"headers: [("x-one", Literal(..))]"#), "{provider}");
+
+    // Without one of its own there is none.
+    bench.registry.add_provider(offer("e", "new", &json!({}))).unwrap();
+    let hint = bench.registry.missing_credentials(&model).unwrap();
+    assert!(hint.starts_with("there is no API key for provider new: extension e, "), "{hint}");
+    bench.registry.set_api_key("new", "given");
+    assert_eq!(bench.key("new"), literal("given"));
+
+    // A name that becomes the person's is the person's alone.
+    let file = json!({"providers": {"new": {"baseUrl": "https://mine.example", "apiKey": "k",
+        "api": "openai-completions", "models": [{"id": "own"}]}}});
+    fs::write(bench.path("models.json"), file.to_string()).unwrap();
+    assert_eq!(bench.registry.reload(), []);
+    assert_eq!(bench.entry("new").base_url, "https://mine.example");
+    assert!(bench.registry.find("new", "m").is_none());
+    assert!(bench.registry.find("new", "own").is_some());
+}
+
+#[tokio::test]
+async fn an_extension_answers_for_models_of_its_own() {
+    use futures::StreamExt as _;
+
+    let mut bench = Bench::new(&[], &json!({}));
+    // What a server would need is neither needed nor used.
+    let config = json!({
+        "baseUrl": 5.to_string(), "api": "soap", "apiKey": "!x", "headers": {"x y": "!"},
+        "models": [{"id": "m", "api": "nonsense", "compat": 1, "contextWindow": 9000,
+            "reasoning": false}],
+    });
+    let source = Arc::new(ScriptedProvider::load(&bench.path("a.jsonl")).unwrap());
+    let offer = OfferedProvider { source: Some(source), ..offer("e", "new", &config) };
+    bench.registry.add_provider(offer.clone()).unwrap();
+    let model = bench.registry.find("new", "m").unwrap().clone();
+    assert_eq!((&*model.api, &*model.base_url), ("extension", "extension:e"));
+    assert_eq!((model.context_window, model.max_tokens), (9000, 16_384));
+    assert!(bench.registry.has_credentials(&model));
+    let request = crate::conformance::request(model.clone(), Vec::new());
+    let provider = bench.registry.provider(&model).unwrap();
+    let events: Vec<_> = provider.stream(request).collect().await;
+    assert!(matches!(events[..], [Ok(crate::ProviderEvent::Done { .. })]), "{events:?}");
+
+    let bad = json!({"models": [{"id": "m", "input": ["smell"]}]});
+    let bad = bad.as_object().unwrap().clone();
+    let error = bench.registry.add_provider(OfferedProvider { config: bad, ..offer }).unwrap_err();
+    assert!(error.to_string().contains("new.models[0].input: unknown kind \"smell\""), "{error}");
+    // What was there stays.
+    assert!(bench.registry.provider(&model).is_some());
 }
 
 /// Providers with models of all kinds; `keyed` has a key, `keyless` none.
@@ -618,6 +733,7 @@ async fn a_request_without_a_key_says_what_to_do() {
         tools: Arc::new([]),
         max_tokens: None,
         session_id: None,
+        filter: None,
     };
     let provider = bench.registry.provider(&model).unwrap();
     let error = provider.stream(request).next().await.unwrap().unwrap_err();
