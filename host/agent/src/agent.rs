@@ -2,10 +2,10 @@
 //! one: `input` takes messages in, `run` plays a run, `reply` one reply of the
 //! model, `calls` one message's tool calls, `switching` changes the session.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use futures::FutureExt as _;
 use tokio::sync::{OwnedMutexGuard, watch};
@@ -22,14 +22,17 @@ use crate::models::Kept;
 use crate::output::{AgentOutput, Outlet, deliver};
 use crate::performance::PerformanceLog;
 use crate::queue::{PendingMessages, Queue, Weight, custom_bytes};
+use crate::reload::{Loaded, ResourceLoader};
 use crate::reply::Retrying;
 use crate::resources::settings::QueueMode;
 use crate::resources::{Resources, SettingsFile};
 use crate::snapshot::{ContextUsage, ScopedModel, SessionState};
 use crate::tasks;
 use crate::tool::Tool;
+use crate::toolbox::RunningCall;
 use crate::tools::Shell;
 use crate::ui::Ui;
+use crate::user_bash::RunningCommand;
 use crate::validation::ArgumentSchemas;
 
 /// What an agent is made of.
@@ -39,6 +42,8 @@ pub struct AgentOptions {
     pub outlet: Arc<dyn Outlet>,
     pub registry: Registry,
     pub resources: Resources,
+    /// Reads the resources again.
+    pub loader: Arc<dyn ResourceLoader>,
     /// The built-in tools that are switched on.
     pub tools: Vec<Arc<dyn Tool>>,
     pub cwd: PathBuf,
@@ -84,8 +89,13 @@ pub(crate) struct Inner {
     pub(crate) outlet: Arc<dyn Outlet>,
     /// Grows when a session names a script of its own.
     pub(crate) registry: Mutex<Registry>,
-    pub(crate) resources: Resources,
-    pub(crate) builtin_tools: Vec<Arc<dyn Tool>>,
+    /// Resources, and what is made of them.
+    pub(crate) loaded: RwLock<Arc<Loaded>>,
+    pub(crate) loader: Arc<dyn ResourceLoader>,
+    /// Held while they are exchanged.
+    pub(crate) reloading: Arc<tokio::sync::Mutex<()>>,
+    /// False while extensions are asked what they add to the resources.
+    pub(crate) discovered: watch::Sender<bool>,
     pub(crate) schemas: ArgumentSchemas,
     pub(crate) cwd: PathBuf,
     pub(crate) store: Mutex<SessionStore>,
@@ -95,7 +105,6 @@ pub(crate) struct Inner {
     /// Ends the asking; whatever has been said by then does not count.
     pub(crate) placing: CancellationToken,
     pub(crate) ui: Arc<dyn Ui>,
-    pub(crate) shell: Shell,
     pub(crate) performance: Option<Arc<PerformanceLog>>,
     pub(crate) settings_file: Option<Arc<SettingsFile>>,
     pub(crate) names_sessions: bool,
@@ -132,11 +141,17 @@ pub(crate) struct State {
     pub(crate) retrying: Retrying,
     /// The compactions under way, or asked for.
     pub(crate) compacting: Vec<Arc<CancellationToken>>,
-    /// Commands that a person runs now, by a number.
-    pub(crate) running_commands: Vec<(u64, CancellationToken)>,
+    /// The reloads under way, or asked for.
+    pub(crate) reloads: Vec<Arc<CancellationToken>>,
+    /// Commands that a person runs now.
+    pub(crate) running_commands: Vec<RunningCommand>,
     /// Results of such commands that came during a run; they enter the conversation
     /// between its turns.
     pub(crate) command_results: Vec<BashExecutionMessage>,
+    /// Calls of tools that run now.
+    pub(crate) running_calls: Vec<Arc<RunningCall>>,
+    /// The names of the tools that the model sees; none: of all.
+    pub(crate) active_tools: Option<HashSet<String>>,
     /// What the branch's last entries say of both.
     pub(crate) recorded: Recorded,
     /// Why the session's own model is not the current one; told once.
@@ -155,7 +170,7 @@ pub(crate) struct State {
     pub(crate) stop_after_turn: bool,
     /// The current run's cancellation; none while no run is active.
     pub(crate) run: Option<CancellationToken>,
-    /// The system prompt of the current or the last run.
+    /// The system prompt of the current or the last run; empty where that is out of date.
     pub(crate) system_prompt: Arc<str>,
 }
 
@@ -248,8 +263,11 @@ impl Agent {
                     auto_compaction: settings.compaction.enabled,
                     retrying: Retrying::default(),
                     compacting: Vec::new(),
+                    reloads: Vec::new(),
                     running_commands: Vec::new(),
                     command_results: Vec::new(),
+                    running_calls: Vec::new(),
+                    active_tools: None,
                     unrestored,
                     steering: Queue::new(options.steering_mode),
                     follow_up: Queue::new(options.follow_up_mode),
@@ -264,8 +282,14 @@ impl Agent {
                 hooks: options.hooks,
                 outlet: options.outlet,
                 registry: Mutex::new(options.registry),
-                resources: options.resources,
-                builtin_tools: options.tools,
+                loaded: RwLock::new(Arc::new(Loaded {
+                    resources: Arc::new(options.resources),
+                    tools: options.tools,
+                    shell: options.shell,
+                })),
+                loader: options.loader,
+                reloading: Arc::default(),
+                discovered: watch::Sender::new(true),
                 schemas: ArgumentSchemas::default(),
                 cwd: options.cwd,
                 store: Mutex::new(options.store),
@@ -273,7 +297,6 @@ impl Agent {
                 placed: watch::Sender::new(true),
                 placing: CancellationToken::new(),
                 ui: options.ui,
-                shell: options.shell,
                 performance: options.performance.map(Arc::new),
                 settings_file: options.settings_file.map(Arc::new),
                 names_sessions: options.names_sessions,
@@ -353,19 +376,6 @@ impl Agent {
         }
     }
 
-    /// The built-in tools and those of extensions; an extension's tool that
-    /// overrides a built-in stands in its place.
-    pub(crate) fn all_tools(&self) -> Vec<Arc<dyn Tool>> {
-        let mut tools = self.inner.builtin_tools.clone();
-        for tool in self.inner.hooks.tools() {
-            match tools.iter_mut().find(|known| known.spec().name == tool.spec().name) {
-                Some(known) => *known = tool,
-                None => tools.push(tool),
-            }
-        }
-        tools
-    }
-
     pub fn session(&self) -> Session {
         self.state().session.clone()
     }
@@ -388,9 +398,18 @@ impl Agent {
         let _ = idle.wait_for(|idle| *idle).await;
     }
 
-    /// Aborts the current run, what is on its way into one, and a compaction; one
-    /// `agent_end` follows. Waiting messages stay in their queues.
+    /// Aborts the current run, what is on its way into one, a compaction, a reload, and
+    /// what extensions are asked of a person's command; one `agent_end` follows. Waiting
+    /// messages stay in their queues.
     pub fn abort(&self) {
+        self.abort_work();
+        let state = self.state();
+        state.reloads.iter().for_each(|reload| reload.cancel());
+        state.running_commands.iter().for_each(RunningCommand::abort_asking);
+    }
+
+    /// The same for what belongs to the conversation.
+    pub(crate) fn abort_work(&self) {
         self.inner.placing.cancel();
         let state = self.state();
         if let Some(run) = &state.run {
@@ -431,10 +450,6 @@ impl Agent {
     /// Commands of extensions, prompt templates and skills, in this order.
     pub fn extension_commands(&self) -> Vec<ExtensionCommand> {
         self.inner.hooks.commands()
-    }
-
-    pub fn resources(&self) -> &Resources {
-        &self.inner.resources
     }
 
     /// Names the session. It has the name when this returns; the future completes when

@@ -43,7 +43,8 @@ impl Agent {
         let provider = self.registry().provider(model).ok_or_else(|| {
             AskError::Failed(format!("model {}/{} has no provider", model.provider, model.id))
         })?;
-        let settings = &self.inner.resources.settings;
+        let resources = self.resources();
+        let settings = &resources.settings;
         let request = Request {
             model: model.clone(),
             purpose: question.purpose,
@@ -57,6 +58,7 @@ impl Agent {
             tools: Arc::new([]),
             max_tokens: Some(question.max_tokens),
             session_id: None,
+            filter: self.payload_filter(cancel),
         };
         let mut attempt = 0;
         loop {

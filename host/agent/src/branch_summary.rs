@@ -66,7 +66,7 @@ impl Agent {
             }
         }
         let window = model.context_window;
-        let reserve = self.inner.resources.settings.branch_summary_reserve_tokens.min(window / 2);
+        let reserve = self.resources().settings.branch_summary_reserve_tokens.min(window / 2);
         let text = conversation_text(&messages, room(window, reserve));
         let question = Question {
             purpose: Purpose::Summary,

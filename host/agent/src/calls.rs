@@ -17,12 +17,16 @@ use crate::hooks::{HookEvent, ToolCallEvent, ToolCallVerdict, ToolResultEvent};
 use crate::output::{AgentOutput, deliver};
 use crate::run::{Messages, RunContext, now_millis};
 use crate::stream::BrokenCalls;
-use crate::tool::{Progress, Tool, ToolCallContext, ToolFailure, ToolOutput};
+use crate::tool::{Progress, ToolCallContext, ToolFailure, ToolOutput};
+use crate::toolbox::{OfferedTool, Running, RunningCall};
+
+/// A link was swapped after a guard had judged its target.
+pub(crate) const MOVED_TARGET: &str = "The call did not run: a path that it names has changed its target since it was checked. Send the call again.";
 
 /// What became of a call before anything ran.
 enum Preflight {
     Run {
-        tool: Arc<dyn Tool>,
+        tool: OfferedTool,
         args: Map<String, Value>,
         /// The paths that handlers judged; none where nobody was asked.
         judged: Option<Vec<PathBuf>>,
@@ -47,6 +51,11 @@ impl Outcome {
 
 fn text_output(text: impl Into<String>, details: Option<Value>) -> ToolOutput {
     ToolOutput { content: vec![ContentBlock::text(text)], details }
+}
+
+/// For the model, when a tool gave no result by a fault of ours.
+pub(crate) fn panicked(tool: &str) -> ToolFailure {
+    ToolFailure::new(format!("internal error: tool {tool} panicked; please report it"))
 }
 
 impl Agent {
@@ -118,9 +127,9 @@ impl Agent {
         if context.cancel.is_cancelled() {
             return settled(Outcome::refused("Operation aborted"));
         }
-        let Some(tool) = context.tool(&call.name) else {
+        let Some(tool) = context.offer.tool(&call.name) else {
             let known: Vec<_> =
-                context.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+                context.offer.tools.iter().map(|tool| tool.spec().name.as_str()).collect();
             return settled(Outcome::refused(format!(
                 "Tool {} not found. Available tools: {}",
                 call.name,
@@ -138,7 +147,7 @@ impl Agent {
         }
         if !self.inner.hooks.subscribes(HookEvent::ToolCall) {
             let args = call.arguments.clone();
-            return Preflight::Run { tool: Arc::clone(tool), args, judged: None };
+            return Preflight::Run { tool: tool.clone(), args, judged: None };
         }
         let paths = tool.paths(&call.arguments, &self.inner.cwd);
         let event = ToolCallEvent {
@@ -163,7 +172,7 @@ impl Agent {
                 } else {
                     tool.paths(&args, &self.inner.cwd)
                 });
-                Preflight::Run { tool: Arc::clone(tool), args, judged }
+                Preflight::Run { tool: tool.clone(), args, judged }
             }
             ToolCallVerdict::Block(reason) => settled(Outcome::refused(reason)),
             ToolCallVerdict::Answer { output, is_error } => {
@@ -182,12 +191,20 @@ impl Agent {
             match preflight {
                 Preflight::Settled { args, outcome } => (call, args, outcome),
                 Preflight::Run { tool, args, judged } => {
-                    // A link that was swapped after a guard had judged its target.
-                    if judged.is_some_and(|paths| paths != tool.paths(&args, &self.inner.cwd)) {
-                        let text = "The call did not run: a path that it names has changed its target since it was checked. Send the call again.";
-                        return (call, args, Outcome::refused(text));
+                    let now = || tool.paths(&args, &self.inner.cwd);
+                    if judged.as_ref().is_some_and(|paths| *paths != now()) {
+                        return (call, args, Outcome::refused(MOVED_TARGET));
                     }
-                    let outcome = self.run_tool(&call, tool.as_ref(), args.clone(), context).await;
+                    let running = RunningCall {
+                        id: call.id.clone(),
+                        name: call.name.clone(),
+                        args: args.clone(),
+                        judged,
+                        cancel: context.cancel.clone(),
+                        progress: self.progress(&call, args.clone()),
+                        built_in: tool.built_in.clone(),
+                    };
+                    let outcome = self.run_tool(&tool, running).await;
                     (call, args, outcome)
                 }
             }
@@ -195,33 +212,26 @@ impl Agent {
         .boxed()
     }
 
-    async fn run_tool(
-        &self,
-        call: &ToolCall,
-        tool: &dyn Tool,
-        args: Map<String, Value>,
-        context: &RunContext,
-    ) -> Outcome {
-        if context.cancel.is_cancelled() {
+    async fn run_tool(&self, tool: &OfferedTool, call: RunningCall) -> Outcome {
+        if call.cancel.is_cancelled() {
             return Outcome::refused("Operation aborted");
         }
         if self.state().stop_after_turn {
             return Outcome::refused("Not run: the person gave no answer to a question before it");
         }
-        let running = tool.run(ToolCallContext {
+        let name = call.name.clone();
+        let context = ToolCallContext {
             tool_call_id: call.id.clone(),
-            args: args.clone(),
+            args: call.args.clone(),
             cwd: self.inner.cwd.clone(),
-            cancel: context.cancel.clone(),
-            progress: self.progress(call, args),
+            cancel: call.cancel.clone(),
+            progress: call.progress.clone(),
             session: Arc::new(self.clone()),
-        });
-        let result = AssertUnwindSafe(running).catch_unwind().await.unwrap_or_else(|_| {
-            Err(ToolFailure::new(format!(
-                "internal error: tool {} panicked; please report it",
-                call.name
-            )))
-        });
+        };
+        let running = Running::begin(self, call);
+        let result = AssertUnwindSafe(tool.tool.run(context)).catch_unwind().await;
+        drop(running);
+        let result = result.unwrap_or_else(|_| Err(panicked(&name)));
         match result {
             Ok(output) => Outcome { output, is_error: false, ran: true },
             Err(failure) => Outcome {

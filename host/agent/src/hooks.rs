@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde::Serialize;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 use wharf_protocol::{
@@ -22,6 +23,10 @@ pub enum HookEvent {
     ToolResult,
     Input,
     BeforeAgentStart,
+    Context,
+    BeforeProviderRequest,
+    UserBash,
+    ResourcesDiscover,
     SessionDirectory,
     SessionBeforeSwitch,
     SessionBeforeFork,
@@ -49,11 +54,15 @@ pub enum HookEvent {
 }
 
 impl HookEvent {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 32] = [
         Self::ToolCall,
         Self::ToolResult,
         Self::Input,
         Self::BeforeAgentStart,
+        Self::Context,
+        Self::BeforeProviderRequest,
+        Self::UserBash,
+        Self::ResourcesDiscover,
         Self::SessionDirectory,
         Self::SessionBeforeSwitch,
         Self::SessionBeforeFork,
@@ -86,6 +95,10 @@ impl HookEvent {
             Self::ToolResult => "tool_result",
             Self::Input => "input",
             Self::BeforeAgentStart => "before_agent_start",
+            Self::Context => "context",
+            Self::BeforeProviderRequest => "before_provider_request",
+            Self::UserBash => "user_bash",
+            Self::ResourcesDiscover => "resources_discover",
             Self::SessionDirectory => "session_directory",
             Self::SessionBeforeSwitch => "session_before_switch",
             Self::SessionBeforeFork => "session_before_fork",
@@ -183,6 +196,69 @@ pub struct BeforeAgentStartVerdict {
     /// In load order.
     pub messages: Vec<CustomMessage>,
     pub system_prompt: String,
+}
+
+/// A request that is put together and about to be sent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ProviderRequestEvent {
+    pub provider: String,
+    /// The model's id.
+    pub model: String,
+    pub api: String,
+    /// The body of the HTTP request; it holds no key.
+    pub payload: Value,
+}
+
+/// Why skills and prompt templates are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiscoverReason {
+    Startup,
+    Reload,
+}
+
+/// Skills and prompt templates that extensions know of, in load order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DiscoveredResources {
+    /// Files or folders, as the extensions wrote them: perhaps relative to the working
+    /// directory, perhaps with `~`.
+    pub skill_paths: Vec<PathBuf>,
+    pub prompt_paths: Vec<PathBuf>,
+}
+
+/// The person runs a command, or a program does for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserBashEvent {
+    pub command: String,
+    /// The model will not see it.
+    pub exclude_from_context: bool,
+}
+
+/// What all handlers of `user_bash` together decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UserBashVerdict {
+    /// Run this: the person's command, or what extensions made of it.
+    Run(String),
+    /// Run nothing; this is what came of it.
+    Answer { output: String, exit_code: Option<i32> },
+}
+
+/// What a reload did to one extension.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReloadedExtension {
+    pub id: String,
+    pub path: PathBuf,
+    /// None: it was not there before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_version: Option<String>,
+    /// None: it is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_version: Option<String>,
+    /// Its content is another one than before.
+    pub changed: bool,
+    /// Why the new content is not used; the old one goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -412,6 +488,41 @@ pub trait Hooks: Send + Sync + fmt::Debug {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, BeforeAgentStartVerdict>;
 
+    /// The messages for the model, as the handlers left them.
+    fn context<'a>(
+        &'a self,
+        messages: Vec<Arc<AgentMessage>>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Vec<Arc<AgentMessage>>>;
+
+    /// The payload, as the handlers left it.
+    fn before_provider_request<'a>(
+        &'a self,
+        event: ProviderRequestEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Value>;
+
+    /// What one wraps is what the next one sees; the first that answers wins.
+    fn user_bash<'a>(
+        &'a self,
+        event: UserBashEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, UserBashVerdict>;
+
+    /// What all of them know of, in load order.
+    fn resources_discover(&self, reason: DiscoverReason) -> BoxFuture<'_, DiscoveredResources>;
+
+    /// Looks for extensions anew and replaces those whose content has changed. One that
+    /// cannot be loaded leaves the old one running. Cancelled before its end, nothing has
+    /// changed.
+    ///
+    /// # Errors
+    /// It was cancelled, or another one is under way.
+    fn reload<'a>(
+        &'a self,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<ReloadedExtension>, String>>;
+
     /// True: an extension cancelled the switch.
     fn session_before_switch(
         &self,
@@ -516,6 +627,41 @@ impl Hooks for NoHooks {
             messages: Vec::new(),
             system_prompt: event.system_prompt,
         }))
+    }
+
+    fn context<'a>(
+        &'a self,
+        messages: Vec<Arc<AgentMessage>>,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Vec<Arc<AgentMessage>>> {
+        Box::pin(std::future::ready(messages))
+    }
+
+    fn before_provider_request<'a>(
+        &'a self,
+        event: ProviderRequestEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Value> {
+        Box::pin(std::future::ready(event.payload))
+    }
+
+    fn user_bash<'a>(
+        &'a self,
+        event: UserBashEvent,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, UserBashVerdict> {
+        Box::pin(std::future::ready(UserBashVerdict::Run(event.command)))
+    }
+
+    fn resources_discover(&self, _reason: DiscoverReason) -> BoxFuture<'_, DiscoveredResources> {
+        Box::pin(std::future::ready(DiscoveredResources::default()))
+    }
+
+    fn reload<'a>(
+        &'a self,
+        _cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<ReloadedExtension>, String>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     fn session_before_switch(

@@ -91,6 +91,11 @@ impl Input {
     }
 }
 
+/// Whether skills and templates may expand it.
+fn is_slash(text: &str) -> bool {
+    text.starts_with('/')
+}
+
 impl Agent {
     /// Takes a message in. Never waits. Where no handler has to be asked the message
     /// is in its place when this returns; else that happens in a task.
@@ -106,6 +111,7 @@ impl Agent {
         }
         state.check_room(user_bytes(&submission.text, &submission.images))?;
         let is_asked = self.inner.hooks.subscribes(HookEvent::Input);
+        let waits = is_asked || (is_slash(&submission.text) && !self.has_discovered());
         let (verdict, accepted) = match (&state.model, is_asked) {
             (Some(_), _) => (None, Accepted::Now),
             (None, true) => {
@@ -115,7 +121,7 @@ impl Agent {
             (None, false) => return Err(SubmitError::NoModel),
         };
         let cancel = CancellationToken::new();
-        if !is_asked && !state.inputs_active {
+        if !waits && !state.inputs_active {
             let Submission { text, images, kind, .. } = submission;
             let text = self.expand(text, state.session.id());
             self.place(&mut state, Queued::User { text, images }, kind, &cancel);
@@ -186,22 +192,28 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> InputVerdict {
         let hooks = &self.inner.hooks;
-        if !hooks.subscribes(HookEvent::Input) {
-            return InputVerdict::Proceed { text: event.text, images: event.images };
-        }
-        tokio::select! {
-            () = hooks.ready() => hooks.input(event, cancel).await,
-            // Its run is aborted before it begins.
-            () = cancel.cancelled() => {
-                InputVerdict::Proceed { text: event.text, images: event.images }
+        let verdict = if hooks.subscribes(HookEvent::Input) {
+            tokio::select! {
+                () = hooks.ready() => hooks.input(event, cancel).await,
+                // Its run is aborted before it begins.
+                () = cancel.cancelled() => {
+                    InputVerdict::Proceed { text: event.text, images: event.images }
+                }
             }
+        } else {
+            InputVerdict::Proceed { text: event.text, images: event.images }
+        };
+        // It may name a skill or a template that an extension is about to add.
+        if matches!(&verdict, InputVerdict::Proceed { text, .. } if is_slash(text)) {
+            cancel.run_until_cancelled(self.ready()).await;
         }
+        verdict
     }
 
     /// `/skill:name args` and `/template args`; reads one small file. Text that cannot
     /// be expanded goes on as it is, and the reason is told.
     fn expand(&self, text: String, session_id: &str) -> String {
-        match self.inner.resources.expand_input(&text, session_id) {
+        match self.resources().expand_input(&text, session_id) {
             Ok(Some(expanded)) => expanded,
             Ok(None) => text,
             Err(error) => {

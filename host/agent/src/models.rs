@@ -46,7 +46,7 @@ impl Agent {
 
     /// Reads `models.json` and `auth.json` again where they have changed, and tells what is
     /// wrong with them.
-    fn reload_models(&self) {
+    pub(crate) fn reload_models(&self) {
         let problems = self.registry().reload();
         if problems.is_empty() {
             return;
@@ -78,6 +78,15 @@ impl Agent {
     /// # Errors
     /// There is no such model, or no key for it.
     pub fn set_model(&self, provider: &str, id: &str) -> Result<(Model, Kept), SetModelError> {
+        let model = self.use_model(provider, id)?;
+        Ok((model, self.keep_model(false)))
+    }
+
+    /// The same, for this run of the program only.
+    ///
+    /// # Errors
+    /// There is no such model, or no key for it.
+    pub(crate) fn use_model(&self, provider: &str, id: &str) -> Result<Model, SetModelError> {
         self.reload_models();
         let model = {
             let registry = self.registry();
@@ -89,8 +98,8 @@ impl Agent {
             }
             model.clone()
         };
-        let kept = self.select_model(model.clone(), None, ModelSource::Set);
-        Ok((model, kept))
+        self.select_model(model.clone(), None, ModelSource::Set);
+        Ok(model)
     }
 
     /// The next model of the scope or, without one, of those that have a key. None where
@@ -110,17 +119,13 @@ impl Agent {
         let current = self.state().model.as_ref().map(Model::reference);
         let at = choices.iter().position(|choice| Some(choice.model.reference()) == current);
         let next = choices[at.map_or(0, |at| (at + 1) % choices.len())].clone();
-        let kept = self.select_model(next.model.clone(), next.thinking_level, ModelSource::Cycle);
+        self.select_model(next.model.clone(), next.thinking_level, ModelSource::Cycle);
+        let kept = self.keep_model(next.thinking_level.is_some());
         let thinking_level = self.state().effective_level();
         Some((CycledModel { model: next.model, thinking_level, is_scoped }, kept))
     }
 
-    fn select_model(
-        &self,
-        model: Model,
-        level: Option<ThinkingLevel>,
-        source: ModelSource,
-    ) -> Kept {
+    fn select_model(&self, model: Model, level: Option<ThinkingLevel>, source: ModelSource) {
         let previous = {
             let mut state = self.state();
             let previous = state.model.replace(model.clone());
@@ -135,12 +140,16 @@ impl Agent {
             previous: previous.map(Box::new),
             source,
         });
+    }
+
+    /// Keeps the current model, and where it came with one the thinking level.
+    fn keep_model(&self, and_level: bool) -> Kept {
         self.keep(move |state, settings| {
             if let Some(model) = &state.model {
                 set_path(settings, &["defaultProvider"], json!(model.provider));
                 set_path(settings, &["defaultModel"], json!(model.id));
             }
-            if level.is_some() {
+            if and_level {
                 set_path(settings, &["defaultThinkingLevel"], json!(state.thinking_level));
             }
         })
@@ -148,11 +157,16 @@ impl Agent {
 
     /// Asks for a thinking level; what the model cannot do is clamped.
     pub fn set_thinking_level(&self, level: ThinkingLevel) -> Kept {
-        self.state().thinking_level = level;
-        self.record_model();
+        self.use_thinking_level(level);
         self.keep(|state, settings| {
             set_path(settings, &["defaultThinkingLevel"], json!(state.thinking_level));
         })
+    }
+
+    /// The same, for this run of the program only.
+    pub(crate) fn use_thinking_level(&self, level: ThinkingLevel) {
+        self.state().thinking_level = level;
+        self.record_model();
     }
 
     /// The next level that the model has; none where it does not reason.
@@ -212,8 +226,10 @@ impl Agent {
             prompt.append = own.append_system_prompt.as_deref().map(str::to_owned);
         }
         let name = format!("{}/{}", model.provider, model.id);
-        let settings = &self.inner.resources.settings.merged;
-        if let Some(own) = settings.get("modelSettings").and_then(|all| all.get(&name)) {
+        let resources = self.resources();
+        if let Some(own) =
+            resources.settings.merged.get("modelSettings").and_then(|all| all.get(&name))
+        {
             let text = |key: &str| own.get(key).and_then(Value::as_str).map(str::to_owned);
             prompt.replace = text("systemPrompt").or(prompt.replace);
             prompt.append = text("appendSystemPrompt").or(prompt.append);

@@ -20,6 +20,8 @@ pub enum AgentOutput {
         path: PathBuf,
         message: String,
     },
+    /// An extension wants the program to end in order, as soon as the agent is idle.
+    ShutdownRequested,
     /// Completed once everything before it has been written and flushed.
     Barrier(oneshot::Sender<()>),
 }

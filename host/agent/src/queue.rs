@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use serde::Serialize;
+use serde_json::Value;
 use wharf_protocol::message::CustomMessage;
 use wharf_protocol::{ContentBlock, ImageContent, StreamingBehavior, UserContent, UserMessage};
 
@@ -64,8 +65,22 @@ pub(crate) fn custom_bytes(message: &CustomMessage) -> usize {
             })
             .sum(),
     };
-    let details = message.details.as_ref().map_or(0, |details| details.to_string().len());
-    content + details
+    content + message.details.as_ref().map_or(0, json_bytes)
+}
+
+/// What a JSON value takes in memory, about: many small ones take far more than their text.
+pub(crate) fn json_bytes(value: &Value) -> usize {
+    /// A key's own part of a map, and its share of what is reserved.
+    const KEY: usize = 64;
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(json_bytes).sum(),
+        Value::Object(map) => {
+            map.iter().map(|(key, value)| KEY + key.len() + json_bytes(value)).sum()
+        }
+    };
+    size_of::<Value>() + inside
 }
 
 #[derive(Debug)]

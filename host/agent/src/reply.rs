@@ -16,6 +16,7 @@ use wharf_provider::{ErrorKind, Provider, ProviderError, Purpose, Request};
 
 use crate::agent::Agent;
 use crate::conversation::{context_tokens, estimate_all, for_model, parsed, without_images};
+use crate::hooks::HookEvent;
 use crate::retry::{self, MAX_STREAM_RETRIES};
 use crate::run::{Messages, RunContext};
 use crate::stream::{Attempt, BrokenCalls, End};
@@ -77,10 +78,10 @@ pub(crate) struct Retrying {
 
 impl Agent {
     /// Asks the model, and records and announces its reply.
-    pub(crate) async fn reply(&self, context: &RunContext, recorded: &mut Messages) -> Reply {
+    pub(crate) async fn reply(&self, context: &mut RunContext, recorded: &mut Messages) -> Reply {
         let mut tries = Tries::default();
         let (message, broken, problem) = loop {
-            let (model, request, provider) = match self.request(context, &tries) {
+            let (model, request, provider) = match self.request(context, &tries).await {
                 Ok(parts) => parts,
                 Err(problem) => {
                     let message = self.failed_reply(&problem);
@@ -132,28 +133,37 @@ impl Agent {
         self.settle(message, broken, recorded, Outcome { retries: tries.retries, problem }).await
     }
 
-    /// The request as the conversation stands now.
-    fn request(
+    /// The request as the conversation and the tools are now.
+    async fn request(
         &self,
-        context: &RunContext,
+        context: &mut RunContext,
         tries: &Tries,
     ) -> Result<(Model, Request, Arc<dyn Provider>), String> {
-        let state = self.state();
-        let model = state.model.clone().ok_or("no model is selected")?;
-        let mut messages = for_model(&parsed(&state.messages));
-        if self.inner.resources.settings.block_images {
+        let mut messages = parsed(&self.state().messages);
+        let hooks = &self.inner.hooks;
+        if hooks.subscribes(HookEvent::Context) {
+            messages = hooks.context(messages, &context.cancel).await;
+        }
+        // After the handlers: what they change of the tools holds for this request.
+        self.renew_offer(context);
+        let mut messages = for_model(&messages);
+        let settings = &context.offer.resources.settings;
+        if settings.block_images {
             messages = without_images(messages);
         }
+        let state = self.state();
+        let model = state.model.clone().ok_or("no model is selected")?;
         let mut request = Request {
             model: model.clone(),
             purpose: Purpose::Reply,
             thinking_level: state.thinking_level,
-            thinking_budgets: self.inner.resources.settings.thinking_budgets,
+            thinking_budgets: settings.thinking_budgets,
             system_prompt: Arc::clone(&context.system_prompt),
             messages,
-            tools: Arc::clone(&context.definitions),
+            tools: Arc::clone(&context.offer.definitions),
             max_tokens: tries.max_tokens,
             session_id: Some(state.session.id().into()),
+            filter: self.payload_filter(&context.cancel),
         };
         if model.context_window > 0 {
             let taken = context_tokens(&state.messages, state.compacted)
@@ -204,7 +214,8 @@ impl Agent {
         attempt: &mut Attempt,
         context: &RunContext,
     ) -> Verdict {
-        let settings = &self.inner.resources.settings.retry;
+        let resources = self.resources();
+        let settings = &resources.settings.retry;
         let (auto_retry, auto_compaction, is_over) = {
             let state = self.state();
             // `abort_retry` while the retry's own request was under way.

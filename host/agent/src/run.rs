@@ -10,7 +10,6 @@ use wharf_protocol::message::{CustomMessage, UserContent};
 use wharf_protocol::{
     AgentMessage, AssistantMessage, CompactionReason, Event, ImageContent, StopReason, Usage,
 };
-use wharf_provider::ToolDefinition;
 use wharf_session::{CustomMessageEntry, Timestamp};
 
 use crate::agent::Agent;
@@ -19,24 +18,19 @@ use crate::images;
 use crate::output::AgentOutput;
 use crate::queue::Queued;
 use crate::reply::Reply;
-use crate::tool::Tool;
+use crate::toolbox::Offer;
 
 /// The messages of a run, in the order in which they were recorded.
 pub(crate) type Messages = Vec<Arc<AgentMessage>>;
 
-/// What stays the same for all turns of a run.
+/// What a run's requests are made of, besides the conversation.
 #[derive(Debug)]
 pub(crate) struct RunContext {
-    pub(crate) tools: Vec<Arc<dyn Tool>>,
-    pub(crate) definitions: Arc<[ToolDefinition]>,
+    /// Of the last request; its calls are resolved against it.
+    pub(crate) offer: Offer,
+    /// The offer's, or what extensions made of it.
     pub(crate) system_prompt: Arc<str>,
     pub(crate) cancel: CancellationToken,
-}
-
-impl RunContext {
-    pub(crate) fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.tools.iter().find(|tool| tool.spec().name == name)
-    }
 }
 
 /// The date in UTC, as `2026-01-31`.
@@ -97,7 +91,7 @@ impl Agent {
     async fn play(&self, first: Vec<Queued>, cancel: &CancellationToken, recorded: &mut Messages) {
         // A guard that is still being compiled must not be missed.
         tokio::select! {
-            () = self.inner.hooks.ready() => {}
+            () = self.ready() => {}
             () = cancel.cancelled() => {}
         }
         let (model, thinking_level) = {
@@ -105,8 +99,7 @@ impl Agent {
             state.stop_after_turn = false;
             (state.model.as_ref().map(wharf_protocol::Model::reference), state.effective_level())
         };
-        let tools = self.all_tools();
-        let (context, injected) = self.prepare(tools, &first, cancel).await;
+        let (mut context, injected) = self.prepare(&first, cancel).await;
         self.emit(Event::AgentStart { model, thinking_level }).await;
         self.take_in_command_results().await;
         // A session that was left full, or a model with a smaller window.
@@ -123,7 +116,7 @@ impl Agent {
             self.record(AgentMessage::Custom(message), recorded).await;
         }
         loop {
-            let Reply { message, calls, broken, failed } = self.reply(&context, recorded).await;
+            let Reply { message, calls, broken, failed } = self.reply(&mut context, recorded).await;
             let called = !calls.is_empty();
             let tool_results = self.run_calls(calls, &broken, &context, recorded).await;
             self.session().sync();
@@ -173,32 +166,33 @@ impl Agent {
     /// The system prompt and the messages that extensions add to this run.
     async fn prepare(
         &self,
-        tools: Vec<Arc<dyn Tool>>,
         first: &[Queued],
         cancel: &CancellationToken,
     ) -> (RunContext, Vec<CustomMessage>) {
-        let specs: Vec<_> = tools.iter().map(|tool| tool.spec()).collect();
-        let model_prompt = self.model_prompt();
-        let mut system_prompt = self.inner.resources.system_prompt(&specs, &today(), &model_prompt);
-        let definitions = specs
-            .iter()
-            .map(|spec| ToolDefinition {
-                name: spec.name.clone(),
-                description: spec.description.clone(),
-                parameters: spec.parameters.clone(),
-            })
-            .collect();
+        let offer = self.offer();
+        let mut system_prompt = Arc::clone(&offer.system_prompt);
         let mut injected = std::mem::take(&mut self.state().next_turn);
         if self.inner.hooks.subscribes(HookEvent::BeforeAgentStart) {
             let (prompt, images) = prompt_of(first);
-            let event = BeforeAgentStartEvent { prompt, images, system_prompt };
+            let system_prompt_now = system_prompt.to_string();
+            let event = BeforeAgentStartEvent { prompt, images, system_prompt: system_prompt_now };
             let verdict = self.inner.hooks.before_agent_start(event, cancel).await;
-            system_prompt = verdict.system_prompt;
+            system_prompt = verdict.system_prompt.into();
             injected.extend(verdict.messages);
         }
-        let system_prompt: Arc<str> = system_prompt.into();
         self.state().system_prompt = Arc::clone(&system_prompt);
-        (RunContext { tools, definitions, system_prompt, cancel: cancel.clone() }, injected)
+        (RunContext { offer, system_prompt, cancel: cancel.clone() }, injected)
+    }
+
+    /// Makes the offer that of now. What extensions made of the system prompt at the
+    /// beginning of the run stays around the part that is the host's.
+    pub(crate) fn renew_offer(&self, context: &mut RunContext) {
+        let Some(offer) = self.renewed(&context.offer) else { return };
+        let before = &*context.offer.system_prompt;
+        context.system_prompt =
+            context.system_prompt.replacen(before, &offer.system_prompt, 1).into();
+        context.offer = offer;
+        self.state().system_prompt = Arc::clone(&context.system_prompt);
     }
 
     async fn record_queued(&self, queued: Queued, recorded: &mut Messages) {
@@ -238,7 +232,7 @@ impl Agent {
 
     /// Appends a message, its images made fit, and waits until it is written.
     pub(crate) async fn append(&self, message: AgentMessage) -> Arc<AgentMessage> {
-        let auto_resize = self.inner.resources.settings.auto_resize_images;
+        let auto_resize = self.resources().settings.auto_resize_images;
         let message = Arc::new(images::admit(message, auto_resize).await);
         let receipt = {
             let mut state = self.state();

@@ -122,6 +122,29 @@ impl Attempt {
     }
 }
 
+/// What front ends call a piece of a reply; none: it adds nothing.
+fn update_of(delta: &StreamDelta) -> Option<AssistantMessageEvent> {
+    let partial = None;
+    Some(match delta {
+        StreamDelta::Text { index, delta } => AssistantMessageEvent::TextDelta {
+            content_index: *index,
+            delta: delta.clone(),
+            partial,
+        },
+        StreamDelta::Thinking { index, delta } => AssistantMessageEvent::ThinkingDelta {
+            content_index: *index,
+            delta: delta.clone(),
+            partial,
+        },
+        StreamDelta::ToolCall { index, delta, .. } => AssistantMessageEvent::ToolCallDelta {
+            content_index: *index,
+            delta: delta.clone(),
+            partial,
+        },
+        _ => return None,
+    })
+}
+
 impl Agent {
     /// Sends a request and streams what comes: `message_start` with the first piece, and
     /// the updates, leave here.
@@ -162,28 +185,23 @@ impl Agent {
             self.start_message(attempt.partial.message()).await;
         }
         attempt.note(&delta);
+        // Only what adds to the message takes a slot: the beginning of a block must not
+        // swallow what follows it.
         if let Some(last) = &mut attempt.last_update
             && last.elapsed() >= UPDATE_INTERVAL
+            && let Some(event) = update_of(&delta)
         {
             *last = Instant::now();
-            self.notify_update(attempt.partial.message(), &delta);
+            self.notify_update(attempt.partial.message(), event);
         }
         deliver(&*self.inner.outlet, AgentOutput::Delta(delta)).await;
     }
 
     /// Tells extensions of the message so far; front ends build their own.
-    fn notify_update(&self, message: &AssistantMessage, delta: &StreamDelta) {
-        let (content_index, delta) = match delta {
-            StreamDelta::Text { index, delta } => (*index, delta.clone()),
-            _ => return,
-        };
+    fn notify_update(&self, message: &AssistantMessage, event: AssistantMessageEvent) {
         self.inner.hooks.notify(HookNotification::Wire(Arc::new(Event::MessageUpdate {
             message: Some(Arc::new(AgentMessage::Assistant(message.clone()))),
-            assistant_message_event: AssistantMessageEvent::TextDelta {
-                content_index,
-                delta,
-                partial: None,
-            },
+            assistant_message_event: event,
         })));
     }
 

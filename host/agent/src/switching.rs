@@ -193,13 +193,13 @@ impl Agent {
     }
 
     async fn swap(&self, session: Session, arrival: Arrival) {
-        session.set_durability(self.inner.resources.settings.session_sync);
+        session.set_durability(self.resources().settings.session_sync);
         // A copy is a new file: nobody else has it. Where there can be no lock, the first
         // append says so.
         let _ = session.claim();
         let mut context = session.build_context();
         let (previous, selected) = loop {
-            self.abort();
+            self.abort_work();
             self.abort_user_bash();
             self.wait_idle().await;
             // A compaction that was aborted writes nothing any more once this is held.

@@ -51,8 +51,7 @@ impl ToolSession for Agent {
 
     fn skill(&self, name: &str, args: &str) -> Result<String, String> {
         let session_id = self.session().id().to_owned();
-        self.inner
-            .resources
+        self.resources()
             .expand_for_model(name, args, &session_id)
             .map_err(|error| error.to_string())
     }

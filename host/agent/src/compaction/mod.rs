@@ -107,7 +107,7 @@ impl Agent {
         &self,
         instructions: Option<String>,
     ) -> impl Future<Output = Result<CompactionResult, CompactError>> + Send + use<> {
-        self.abort();
+        self.abort_work();
         let cancel = CancellationToken::new();
         let compacting = Compacting::begin(self, cancel.clone());
         // The run that was aborted leaves first, and one that is asked for after this begins
@@ -180,7 +180,7 @@ impl Agent {
         if !state.auto_compaction || model.context_window == 0 {
             return false;
         }
-        let Limits { reserve, .. } = Limits::of(&self.inner.resources.settings.compaction, model);
+        let Limits { reserve, .. } = Limits::of(&self.resources().settings.compaction, model);
         context_tokens(&state.messages, state.compacted)
             .is_some_and(|tokens| tokens > model.context_window - reserve)
     }
@@ -198,7 +198,7 @@ impl Agent {
             (state.session.clone(), state.model.clone(), tokens)
         };
         let model = model.ok_or(CompactError::NoModel)?;
-        let limits = Limits::of(&self.inner.resources.settings.compaction, &model);
+        let limits = Limits::of(&self.resources().settings.compaction, &model);
         let plan = Plan::of_branch(&session.branch(), limits.keep_recent)?;
         let hooks = &self.inner.hooks;
         let verdict = if hooks.subscribes(HookEvent::SessionBeforeCompact) {
@@ -272,7 +272,8 @@ impl Agent {
         instructions: Option<&str>,
         cancel: &CancellationToken,
     ) -> Result<String, CompactError> {
-        let settings = &self.inner.resources.settings.compaction;
+        let resources = self.resources();
+        let settings = &resources.settings.compaction;
         let limits = Limits::of(settings, model);
         // Four fifths of what is left free: the summary has to fit in there later.
         let max_tokens = (limits.reserve * 4 / 5).max(1024);

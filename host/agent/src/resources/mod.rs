@@ -4,6 +4,7 @@
 pub mod context_files;
 pub mod diagnostics;
 pub mod dirs;
+mod discovered;
 mod discovery;
 pub mod frontmatter;
 pub mod location;
@@ -24,6 +25,7 @@ pub use context_files::ContextFile;
 pub use diagnostics::Diagnostic;
 pub use dirs::AgentDir;
 pub use location::Location;
+pub use project::ignored_content;
 pub use settings::Settings;
 pub use settings_file::{SettingsFile, SettingsWriteError};
 pub use skills::{Skill, SkillError};
@@ -169,6 +171,12 @@ impl Resources {
                 Err(ModelSkillError::Unknown { name: name.to_owned(), known })
             }
         }
+    }
+
+    /// The skills that a person calls as `/skill:name`.
+    pub fn skill_commands(&self) -> impl Iterator<Item = &Skill> {
+        let are_offered = self.settings.enable_skill_commands;
+        self.skills.iter().filter(move |skill| skill.user_invocable && are_offered)
     }
 
     pub fn template(&self, name: &str) -> Option<&Template> {

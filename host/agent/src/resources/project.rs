@@ -21,7 +21,7 @@ pub(super) fn agents_skills(cwd: &Path) -> Vec<PathBuf> {
 /// The one diagnostic about a project that is not trusted but brings something. The
 /// person's own folders may lie where a project's would (`cwd` is the home directory);
 /// they do not count.
-pub(super) fn ignored_content(
+pub fn ignored_content(
     cwd: &Path,
     agent_dir: &AgentDir,
     home: Option<&Path>,

@@ -50,7 +50,7 @@ pub struct ExtensionSettings {
     pub limits: ExtensionLimits,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ExtensionLimits {
     /// Guest time of one event handler call, in milliseconds.
@@ -59,6 +59,42 @@ pub struct ExtensionLimits {
     pub command_budget_ms: Option<NonZeroU64>,
     /// Memory of all of the extension's instances, in MiB.
     pub memory_mb: Option<NonZeroU64>,
+    /// Wall time for the return from a cancelled call, in milliseconds.
+    pub cancel_grace_ms: Option<NonZeroU64>,
+    /// Dialogs that are open at the same time.
+    pub max_open_dialogs: Option<NonZeroU64>,
+    /// Notifications that wait; further ones are dropped.
+    pub max_queued_notifications: Option<NonZeroU64>,
+    /// Calls that wait to be started; further ones fail.
+    pub max_waiting_calls: Option<NonZeroU64>,
+    /// Bytes that are kept of each output of a program that it runs.
+    pub exec_output_bytes: Option<NonZeroU64>,
+    /// Faults within a minute that disable it.
+    pub faults_per_minute: Option<NonZeroU64>,
+}
+
+impl ExtensionLimits {
+    /// These, and those of `any` where nothing is said here.
+    const fn or(self, any: Self) -> Self {
+        Self {
+            event_budget_ms: own_or(self.event_budget_ms, any.event_budget_ms),
+            command_budget_ms: own_or(self.command_budget_ms, any.command_budget_ms),
+            memory_mb: own_or(self.memory_mb, any.memory_mb),
+            cancel_grace_ms: own_or(self.cancel_grace_ms, any.cancel_grace_ms),
+            max_open_dialogs: own_or(self.max_open_dialogs, any.max_open_dialogs),
+            max_queued_notifications: own_or(
+                self.max_queued_notifications,
+                any.max_queued_notifications,
+            ),
+            max_waiting_calls: own_or(self.max_waiting_calls, any.max_waiting_calls),
+            exec_output_bytes: own_or(self.exec_output_bytes, any.exec_output_bytes),
+            faults_per_minute: own_or(self.faults_per_minute, any.faults_per_minute),
+        }
+    }
+}
+
+const fn own_or(own: Option<NonZeroU64>, any: Option<NonZeroU64>) -> Option<NonZeroU64> {
+    if own.is_some() { own } else { any }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -203,11 +239,7 @@ impl Settings {
             (named(name), named(ANY_EXTENSION));
         ExtensionSettings {
             disabled: own.disabled.or(any.disabled),
-            limits: ExtensionLimits {
-                event_budget_ms: own.limits.event_budget_ms.or(any.limits.event_budget_ms),
-                command_budget_ms: own.limits.command_budget_ms.or(any.limits.command_budget_ms),
-                memory_mb: own.limits.memory_mb.or(any.limits.memory_mb),
-            },
+            limits: own.limits.or(any.limits),
         }
     }
 }
@@ -259,12 +291,18 @@ const KEYS: [(&str, Check); 36] = [
 ];
 
 /// The same for one extension's object.
-const EXTENSION_KEYS: [(&str, Check); 5] = [
+const EXTENSION_KEYS: [(&str, Check); 11] = [
     ("disabled", check::<bool>),
     ("limits", check::<Map<String, Value>>),
     ("limits.eventBudgetMs", check::<NonZeroU64>),
     ("limits.commandBudgetMs", check::<NonZeroU64>),
     ("limits.memoryMb", check::<NonZeroU64>),
+    ("limits.cancelGraceMs", check::<NonZeroU64>),
+    ("limits.maxOpenDialogs", check::<NonZeroU64>),
+    ("limits.maxQueuedNotifications", check::<NonZeroU64>),
+    ("limits.maxWaitingCalls", check::<NonZeroU64>),
+    ("limits.execOutputBytes", check::<NonZeroU64>),
+    ("limits.faultsPerMinute", check::<NonZeroU64>),
 ];
 
 /// One settings file while its object is prepared for merging.
@@ -287,6 +325,7 @@ impl Layer<'_> {
                 if let Some(Value::Object(extension)) = extensions.get_mut(&name) {
                     let prefix = format!("extensionSettings.{name}.");
                     self.remove_wrong(extension, &EXTENSION_KEYS, &prefix);
+                    self.remove_unknown_limits(extension, &prefix);
                 }
             }
         }
@@ -300,6 +339,21 @@ impl Layer<'_> {
                     *path = Value::String(resolved.to_string_lossy().into_owned());
                 }
             }
+        }
+    }
+
+    /// A limit that nothing enforces must not look as if it were one.
+    fn remove_unknown_limits(&mut self, extension: &mut Map<String, Value>, prefix: &str) {
+        let Some(Value::Object(limits)) = extension.get_mut("limits") else { return };
+        let known = || EXTENSION_KEYS.iter().filter_map(|(key, _)| key.strip_prefix("limits."));
+        let unknown: Vec<String> =
+            limits.keys().filter(|key| !known().any(|known| known == *key)).cloned().collect();
+        for key in unknown {
+            limits.remove(&key);
+            let known = known().collect::<Vec<_>>().join(", ");
+            self.report(format!(
+                "`{prefix}limits.{key}` is ignored: there is no such limit; there are {known}"
+            ));
         }
     }
 
@@ -640,7 +694,7 @@ mod tests {
             r#"{"extensionSettings": {
                 "*": {"disabled": true, "limits": {"eventBudgetMs": 10, "memoryMb": 64}},
                 "a": {"disabled": false, "limits": {"eventBudgetMs": 20, "commandBudgetMs": 30}},
-                "b": {"disabled": "yes", "limits": {"memoryMb": 0, "eventBudgetMs": 5}},
+                "b": {"disabled": "yes", "limits": {"memoryMb": 0, "eventBudgetMs": 5, "files": 3}},
                 "c": 1, "d": null, "e": {"limits": null}}}"#,
             "",
         );
@@ -663,6 +717,7 @@ mod tests {
             [
                 "agent/settings.json: `extensionSettings.b.disabled` is ignored: invalid type: string \"yes\", expected a boolean",
                 "agent/settings.json: `extensionSettings.b.limits.memoryMb` is ignored: invalid value: integer `0`, expected a nonzero u64",
+                "agent/settings.json: `extensionSettings.b.limits.files` is ignored: there is no such limit; there are eventBudgetMs, commandBudgetMs, memoryMb, cancelGraceMs, maxOpenDialogs, maxQueuedNotifications, maxWaitingCalls, execOutputBytes, faultsPerMinute",
                 "agent/settings.json: `extensionSettings.c` is ignored: invalid type: integer `1`, expected a map",
             ]
         );

@@ -71,6 +71,12 @@ pub(super) struct SkillLoader {
 }
 
 impl SkillLoader {
+    /// Goes on from skills that are loaded already.
+    pub(super) fn of(skills: Vec<Skill>) -> Self {
+        let id = |skill: &Skill| fs::metadata(&skill.path).ok().map(|m| FileId::of(&m));
+        Self { files: skills.iter().filter_map(id).collect(), skills }
+    }
+
     /// Adds a folder's skills. A folder that does not exist has none.
     pub(super) fn add_folder(
         &mut self,

@@ -53,6 +53,12 @@ pub(super) struct TemplateLoader {
 }
 
 impl TemplateLoader {
+    /// Goes on from templates that are loaded already.
+    pub(super) fn of(templates: Vec<Template>) -> Self {
+        let id = |template: &Template| fs::metadata(&template.path).ok().map(|m| FileId::of(&m));
+        Self { files: templates.iter().filter_map(id).collect(), templates }
+    }
+
     /// Adds a folder's templates. A folder that does not exist has none.
     pub(super) fn add_folder(
         &mut self,

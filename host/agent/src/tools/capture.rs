@@ -30,6 +30,13 @@ pub struct Captured {
 }
 
 impl Captured {
+    /// What is kept of an output that is known as a whole.
+    pub fn of(output: &str) -> Self {
+        let mut capture = Capture::new();
+        capture.push(output.as_bytes());
+        capture.finish()
+    }
+
     /// `text` with its remarks: what was cut, where the rest is.
     pub fn annotated(&self) -> String {
         let mut text = self.text.clone();

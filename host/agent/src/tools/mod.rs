@@ -16,7 +16,7 @@ mod grep;
 mod listing;
 mod ls;
 mod paths;
-mod process;
+pub(crate) mod process;
 mod read;
 mod replace;
 mod save;

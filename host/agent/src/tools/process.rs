@@ -9,40 +9,63 @@ use std::process::ExitStatus;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
-use tokio::process::{Child, Command};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// How often a group that was asked to end is looked at.
 const POLL: Duration = Duration::from_millis(10);
 
 /// Dropping it kills the group, unless the child was reaped.
 #[derive(Debug)]
-pub(super) struct ProcessGroup {
+pub(crate) struct ProcessGroup {
     child: Child,
     id: Option<Pid>,
 }
 
 impl ProcessGroup {
-    pub(super) fn spawn(command: &mut Command) -> std::io::Result<Self> {
+    pub(crate) fn spawn(command: &mut Command) -> std::io::Result<Self> {
         let child = command.process_group(0).spawn()?;
         let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Ok(Self { child, id })
     }
 
+    /// The child's ends of its pipes, those that it has and that were not taken yet.
+    pub(crate) fn take_pipes(
+        &mut self,
+    ) -> (Option<ChildStdin>, Option<ChildStdout>, Option<ChildStderr>) {
+        (self.child.stdin.take(), self.child.stdout.take(), self.child.stderr.take())
+    }
+
+    /// Done when the child has ended. It is not reaped: the rest of the group can still
+    /// be killed.
+    pub(crate) fn child_ended(&self) -> impl Future<Output = ()> + use<> {
+        let id = self.id;
+        async move {
+            let Some(id) = id else { return };
+            let wait = move || {
+                let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+                while waitid(WaitId::Pid(id), options).is_err_and(|error| error == Errno::INTR) {}
+            };
+            // A worker that failed is one that waits no longer.
+            let _ = tokio::task::spawn_blocking(wait).await;
+        }
+    }
+
     /// Waits for the child, not for the rest of the group. Cancel-safe.
-    pub(super) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+    pub(crate) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
         let status = self.child.wait().await;
         self.id = None;
         status
     }
 
     /// Asks the group to end. Stopped processes are woken, else they could not.
-    pub(super) fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         self.signal(Signal::TERM);
         self.signal(Signal::CONT);
     }
 
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.signal(Signal::KILL);
     }
 
@@ -54,7 +77,7 @@ impl ProcessGroup {
     }
 
     /// Done when no process of the group runs any more, or after `limit`.
-    pub(super) fn ended(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn ended(&self, limit: Duration) -> impl Future<Output = ()> + use<> {
         let id = self.id;
         async move {
             let Some(id) = id else { return };
