@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::{Hooks, ToolCallEvent};
 use wharf_agent::ui::{Dialog, DialogOutcome, Ui, UiUpdate};
-use wharf_extensions::{ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Sources};
+use wharf_extensions::{ExtensionHost, ExtensionHostOptions, Loadable, Report, Reporter, Sources};
 
 #[derive(Debug)]
 struct Quiet;
@@ -68,13 +68,16 @@ fn subscribers(directory: &Path, count: usize) -> Option<Vec<PathBuf>> {
 }
 
 fn start(runtime: &Runtime, directory: &Path, explicit: Vec<PathBuf>) -> Arc<ExtensionHost> {
+    let sources = Sources { explicit, ..Sources::default() };
+    let loadable = Loadable { sources, ..Loadable::default() };
     let host = ExtensionHost::start(ExtensionHostOptions {
-        sources: Sources { explicit, ..Sources::default() },
+        loadable: Arc::new(move || loadable.clone()),
         cache_dir: directory.join("cache"),
         log_file: directory.join("log"),
         cwd: directory.to_owned(),
-        limits: Limits::default(),
-        own_limits: std::collections::HashMap::default(),
+        home: None,
+        agent_dir: directory.join("agent"),
+        flags: std::collections::HashMap::default(),
         built_in_tools: Vec::new(),
         ui: Arc::new(Quiet),
         reporter: Arc::new(Quiet),

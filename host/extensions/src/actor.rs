@@ -9,20 +9,21 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use wasmtime::component::{Accessor, ComponentNamedList, Lift, Lower, TypedFunc};
 use wasmtime::{AsContextMut, Store};
 use wharf_agent::hooks::HookEvent;
 
 use crate::bindings::types::Notification;
 use crate::budget::{GuestClock, in_words, metered};
-use crate::call::{Answer, Call, CallError, CallMeta, Fail, Request};
+use crate::call::{Answer, Call, CallError, CallMeta, Fail, Request, disabled};
 use crate::code::Exports;
-use crate::extension::{Extension, Message};
-use crate::fault::{Faults, describe};
+use crate::extension::{Extension, Message, NoteKind};
+use crate::fault::{Faults, backtrace, describe};
 use crate::limits::MAX_IN_FLIGHT;
+use crate::live::Alive;
 use crate::loader::{Loaded, Loader};
-use crate::state::{CallKind, CallRecord, Mode, State, root_task};
+use crate::log_file::Level;
+use crate::state::{CallKind, CallRecord, Life, Mode, State, root_task};
 
 /// Work of the guest that no call asked for.
 const BACKGROUND: &str = "background";
@@ -33,13 +34,16 @@ pub(crate) struct Actor {
     pub(crate) loaded: Loaded,
     pub(crate) mailbox: mpsc::UnboundedReceiver<Message>,
     subscriptions: Vec<HookEvent>,
+    /// `bus:TOPIC`, as it subscribes to them.
+    topics: Vec<String>,
     /// Notifications that wait for the one that is being handled.
-    backlog: VecDeque<(HookEvent, Arc<Notification>)>,
+    backlog: VecDeque<(NoteKind, Arc<Notification>)>,
     drains: Vec<oneshot::Sender<()>>,
     /// `session_start` has been handed to an instance, so a new one gets it again.
     session_started: bool,
     faults: Faults,
     is_disabled: bool,
+    _alive: Alive,
 }
 
 /// How an instance came to its end.
@@ -47,8 +51,10 @@ enum End {
     Fault(wasmtime::Error),
     /// It held cancelled calls and did not let go.
     Stuck,
-    /// Nobody can send any more.
+    /// Nobody can send any more, or it was retired and its calls have returned.
     Closed,
+    /// It was retired, and calls did not return.
+    Retired,
 }
 
 /// A finished call or notification.
@@ -65,23 +71,49 @@ impl Actor {
         mailbox: mpsc::UnboundedReceiver<Message>,
     ) -> Self {
         let subscriptions = loaded.registration.events().0;
+        let topics =
+            loaded.registration.topics().into_iter().map(|topic| format!("bus:{topic}")).collect();
+        let alive = loader.live.actor();
         Self {
             extension,
             loader,
             loaded,
             mailbox,
             subscriptions,
+            topics,
             backlog: VecDeque::new(),
             drains: Vec::new(),
             session_started: false,
             faults: Faults::default(),
             is_disabled: false,
+            _alive: alive,
         }
     }
 
-    /// Runs until nobody can send any more; the host aborts it at shutdown.
+    /// Runs until the extension is retired; the host aborts it at shutdown.
     pub(crate) async fn run(mut self) {
-        while let Some(message) = self.mailbox.recv().await {
+        self.work().await;
+        self.mailbox.close();
+        while let Ok(message) = self.mailbox.try_recv() {
+            if let Some(request) = self.accept(message) {
+                request.fail(self.extension.ended());
+            }
+        }
+        self.forget_backlog();
+        self.answer_drains();
+    }
+
+    async fn work(&mut self) {
+        let retired = self.extension.retired().clone();
+        loop {
+            let message = tokio::select! {
+                biased;
+                () = retired.cancelled() => return,
+                message = self.mailbox.recv() => match message {
+                    Some(message) => message,
+                    None => return,
+                },
+            };
             let warm = matches!(message, Message::Warm) && !self.is_disabled;
             let call = self.accept(message);
             if call.is_none() && self.backlog.is_empty() && !warm {
@@ -98,24 +130,33 @@ impl Actor {
             Message::Call(request) => {
                 self.extension.call_taken();
                 let (meta, reply) = request.parts();
+                if self.extension.retired().is_cancelled() {
+                    reply.fail(CallError::Retired);
+                    return None;
+                }
                 if meta.cancel.is_cancelled() {
                     reply.fail(CallError::Cancelled);
                     return None;
                 }
                 if self.is_disabled {
-                    reply.fail(CallError::Disabled);
+                    reply.fail(CallError::Disabled(self.extension.limits().faults_per_minute));
                     return None;
                 }
-                Some(request)
+                Some(*request)
             }
-            Message::Notification(event, notification) => {
-                let wanted = self.subscriptions.contains(&event)
+            Message::Notification(kind, notification) => {
+                let subscribed = match &kind {
+                    NoteKind::Hook(event) => self.subscriptions.contains(event),
+                    NoteKind::Bus(event) => self.topics.contains(&event.name),
+                };
+                let wanted = subscribed
                     && !self.is_disabled
+                    && !self.extension.retired().is_cancelled()
                     && !self.extension.is_shadowed();
                 if wanted {
-                    self.backlog.push_back((event, notification));
+                    self.backlog.push_back((kind, notification));
                 } else {
-                    self.extension.notification_taken();
+                    self.extension.notification_taken(&kind);
                 }
                 None
             }
@@ -138,7 +179,14 @@ impl Actor {
     async fn live(&mut self, first: Option<Request>) {
         let rest = self.faults.rest(Instant::now());
         if !rest.is_zero() {
-            tokio::time::sleep(rest).await;
+            let rest = tokio::time::sleep(rest);
+            // Whoever is retired makes no instance any more.
+            if self.extension.retired().run_until_cancelled(rest).await.is_none() {
+                if let Some(request) = first {
+                    request.fail(CallError::Retired);
+                }
+                return;
+            }
         }
         self.extension.forget_recycling();
         let code = match self.loader.code(&self.extension.found, &self.loaded).await {
@@ -155,15 +203,17 @@ impl Actor {
             // Its limits go by the name of its file or by its id.
             self.extension.services.of(self.extension.name()),
             self.extension.name().into(),
-            Mode::Serving,
+            Mode::Serving(Arc::clone(&self.extension)),
             Arc::clone(&clock),
         );
+        store.data_mut().background_cancel = self.extension.retired().child_token();
         let instantiate = code.instantiate(&mut store);
         let exports = metered(Arc::clone(&clock), Arc::clone(&runtime.ticker), instantiate).await;
         let exports = match exports {
             Ok(exports) => exports,
             Err(error) => {
                 let text = format!("its instance cannot start: {}", describe(&error, store.data()));
+                store.data().log_block(Level::Error, &backtrace("load", &error, store.data()));
                 self.give_up(first, "load", &text);
                 return self.record_fault();
             }
@@ -181,6 +231,10 @@ impl Actor {
                     Err(error) => End::Fault(error),
                 },
                 () = extension.must_be_recycled() => End::Stuck,
+                () = async {
+                    extension.retired().cancelled().await;
+                    tokio::time::sleep(extension.limits().cancel_grace).await;
+                } => End::Retired,
             }
         };
         self.bury(store, end);
@@ -197,21 +251,32 @@ impl Actor {
     }
 
     fn forget_backlog(&mut self) {
-        for _ in self.backlog.drain(..) {
-            self.extension.notification_taken();
+        for (kind, _) in self.backlog.drain(..) {
+            self.extension.notification_taken(&kind);
         }
     }
 
     /// After the end of an instance: reports it, fails its calls, and counts.
     fn bury(&mut self, mut store: Store<State>, end: End) {
+        let mut frames = None;
         let (culprit, error) = match end {
             End::Closed => return,
+            End::Retired => {
+                let calls = std::mem::take(&mut store.data_mut().calls);
+                drop(store);
+                calls.values().for_each(|call| call.reply.fail(CallError::Retired));
+                return;
+            }
             End::Fault(error) => {
                 let culprit = root_task(&mut store.as_context_mut());
+                let about = culprit
+                    .and_then(|id| store.data().calls.get(&id))
+                    .map_or_else(|| BACKGROUND.to_owned(), |call| call.kind.about(&call.event));
+                frames = Some(backtrace(&about, &error, store.data()));
                 (culprit, describe(&error, store.data()))
             }
             End::Stuck => {
-                let grace = self.extension.services.limits.cancel_grace;
+                let grace = self.extension.limits().cancel_grace;
                 let error =
                     format!("it did not return within {} of being cancelled", in_words(grace));
                 let stuck = &store.data().calls;
@@ -221,9 +286,12 @@ impl Actor {
                 )
             }
         };
+        if let Some(frames) = frames {
+            store.data().log_block(Level::Error, &frames);
+        }
         let calls = std::mem::take(&mut store.data_mut().calls);
         let (event, text) = match culprit.and_then(|id| calls.get(&id)) {
-            Some(call) => (call.event, call.kind.about(&error)),
+            Some(call) => (&*call.event, call.kind.about(&error)),
             None => (BACKGROUND, error.clone()),
         };
         self.extension.report_error(event, &text);
@@ -247,13 +315,13 @@ impl Actor {
     }
 
     fn record_fault(&mut self) {
-        if self.faults.record(Instant::now()) {
+        let most = self.extension.limits().faults_per_minute;
+        if self.faults.record(Instant::now()) >= most {
             self.is_disabled = true;
+            self.extension.set_disabled();
             self.forget_backlog();
-            self.extension.report_error(
-                "load",
-                "it is disabled after three faults within a minute; restart wharf to try again",
-            );
+            self.extension.withdraw_offers();
+            self.extension.report_error("load", &disabled(most));
         }
     }
 
@@ -264,23 +332,35 @@ impl Actor {
         exports: Exports,
         first: Option<Request>,
     ) {
+        let retired = self.extension.retired().clone();
         let mut running = FuturesUnordered::new();
         let mut is_notifying = false;
         if self.session_started && self.subscriptions.contains(&HookEvent::SessionStart) {
             is_notifying = true;
             let note = Arc::new(Notification::SessionStart);
-            running.push(self.notification(accessor, exports, HookEvent::SessionStart, note));
+            running.push(self.notification(
+                accessor,
+                exports,
+                NoteKind::Hook(HookEvent::SessionStart),
+                note,
+            ));
         }
         let mut next = first;
         loop {
             if let Some(request) = next.take() {
                 running.push(begin(accessor, exports, request));
             }
-            if !is_notifying && let Some((event, note)) = self.backlog.pop_front() {
-                self.extension.notification_taken();
-                self.session_started |= event == HookEvent::SessionStart;
+            if retired.is_cancelled() {
+                self.forget_backlog();
+                if running.is_empty() {
+                    return;
+                }
+            }
+            if !is_notifying && let Some((kind, note)) = self.backlog.pop_front() {
+                self.extension.notification_taken(&kind);
+                self.session_started |= kind == NoteKind::Hook(HookEvent::SessionStart);
                 is_notifying = true;
-                running.push(self.notification(accessor, exports, event, note));
+                running.push(self.notification(accessor, exports, kind, note));
             }
             if !is_notifying {
                 self.answer_drains();
@@ -292,6 +372,7 @@ impl Actor {
                         is_notifying = false;
                     }
                 }
+                () = retired.cancelled(), if !retired.is_cancelled() => {}
                 message = self.mailbox.recv(), if running.len() < MAX_IN_FLIGHT => match message {
                     Some(message) => next = self.accept(message),
                     None => return,
@@ -305,20 +386,24 @@ impl Actor {
         &self,
         accessor: &'a Accessor<State>,
         exports: Exports,
-        event: HookEvent,
+        kind: NoteKind,
         notification: Arc<Notification>,
     ) -> BoxFuture<'a, Finished> {
+        let event = kind.name();
         let record = CallMeta {
-            kind: CallKind::Event,
-            event: event.name(),
-            cancel: CancellationToken::new(),
+            kind: match &kind {
+                NoteKind::Hook(_) => CallKind::Event,
+                NoteKind::Bus(event) => CallKind::Bus { hop: event.hop },
+            },
+            event: event.clone(),
+            cancel: self.extension.retired().child_token(),
         };
         let call =
             start(accessor, exports.on_notification, (notification,), record, Arc::new(Nobody));
         let extension = Arc::clone(&self.extension);
         Box::pin(async move {
             if let Ok(Some(Err(error))) = call.await {
-                extension.report_error(event.name(), &error);
+                extension.report_error(&event, &error);
             }
             Finished::Notification
         })
@@ -361,6 +446,15 @@ fn begin(
         Request::SessionBeforeCompact(call) => {
             begin_call(accessor, exports.on_session_before_compact, call)
         }
+        Request::Context(call) => begin_call(accessor, exports.on_context, call),
+        Request::ProviderPayload(call) => {
+            begin_call(accessor, exports.on_before_provider_request, call)
+        }
+        Request::ResourcesDiscover(call) => {
+            begin_call(accessor, exports.on_resources_discover, call)
+        }
+        Request::UserBash(call) => begin_call(accessor, exports.on_user_bash, call),
+        Request::StreamReply(call) => begin_call(accessor, exports.stream_reply, call),
     }
 }
 
@@ -403,7 +497,9 @@ where
             let state = access.data_mut();
             let CallMeta { kind, event, cancel } = meta;
             let budget = kind.budget(&state.services.limits);
-            state.calls.insert(call.task(), CallRecord { kind, event, budget, cancel, reply });
+            let life = Life::of(&cancel);
+            let record = CallRecord { kind, event, budget, cancel, reply, life };
+            state.calls.insert(call.task(), record);
             Ok::<_, wasmtime::Error>((function, call))
         })
     });

@@ -2,7 +2,7 @@
 //! hooks speak the agent's own, and `convert` stands between the two.
 
 wasmtime::component::bindgen!({
-    path: "../../wit/0.1.0",
+    path: "../../wit/0.1.1",
     world: "extension",
     imports: {
         // Plain functions for the guest. Their host side may wait while the front
@@ -12,10 +12,18 @@ wasmtime::component::bindgen!({
         "wharf:extension/ui.set-widget": async,
         "wharf:extension/ui.set-title": async,
         "wharf:extension/ui.set-editor-text": async,
+        // They ask which call they belong to.
+        "wharf:extension/call.is-cancelled": store,
+        "wharf:extension/bus.emit": store,
+    },
+    with: {
+        "wharf:extension/http.body": crate::host::http::Body,
     },
 });
 
-pub(crate) use wharf::extension::{agent, control, log, progress, session, types, ui};
+pub(crate) use wharf::extension::{
+    agent, bus, call, control, files, http, log, process, progress, replies, session, types, ui,
+};
 
 /// The interface that an extension exports, without its version.
 pub(crate) const HANDLERS: &str = "wharf:extension/handlers";

@@ -39,6 +39,12 @@ impl Key {
         let digits: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Self(format!("{digits}-{compatibility}"))
     }
+
+    /// `sha256:` and 64 hex digits, of the content alone.
+    pub(crate) fn content_hash(&self) -> String {
+        let digits = self.0.split('-').next().unwrap_or_default();
+        format!("sha256:{digits}")
+    }
 }
 
 #[derive(Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! One call of an export: its parameters, its reply, and how it can fail.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,11 +8,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::bindings::types::{
-    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, ForkDecision,
-    InputDecision, InputEvent, SessionBeforeCompactEvent, SessionBeforeForkEvent,
-    SessionBeforeSwitchEvent, SessionBeforeTreeEvent, SessionDirectoryEvent, SwitchDecision,
-    ToolCallDecision, ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
-    TreeDecision,
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, ContextEvent,
+    DiscoveredResources, ForkDecision, InputDecision, InputEvent, ProviderRequestEvent, ReplyEnd,
+    ReplyFailure, ReplyRequest, ResourcesDiscoverEvent, SessionBeforeCompactEvent,
+    SessionBeforeForkEvent, SessionBeforeSwitchEvent, SessionBeforeTreeEvent,
+    SessionDirectoryEvent, SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation,
+    ToolOutput, ToolResultEvent, ToolResultPatch, TreeDecision, UserBashDecision, UserBashEvent,
 };
 use crate::state::CallKind;
 
@@ -27,8 +29,11 @@ pub(crate) enum CallError {
     Restarted(String),
     #[error("the call was cancelled")]
     Cancelled,
-    #[error("it is disabled after three faults within a minute; restart wharf to try again")]
-    Disabled,
+    #[error("{}", disabled(*.0))]
+    Disabled(usize),
+    /// Its extension was reloaded, or its file is gone.
+    #[error("it was reloaded or removed before this call was through")]
+    Retired,
     #[error("{0} of its calls wait already")]
     Busy(usize),
     #[error("the extensions have been stopped")]
@@ -44,9 +49,24 @@ impl CallError {
     pub(crate) const fn is_reported(&self) -> bool {
         match self {
             Self::Trapped(_) | Self::Cancelled | Self::Stopped => true,
-            Self::Restarted(_) | Self::Disabled | Self::Busy(_) | Self::Unavailable(_) => false,
+            Self::Restarted(_)
+            | Self::Disabled(_)
+            | Self::Retired
+            | Self::Busy(_)
+            | Self::Unavailable(_) => false,
         }
     }
+}
+
+/// What is said of an extension after so many faults within a minute.
+pub(crate) fn disabled(faults: usize) -> String {
+    let faults = match faults {
+        1 => "a fault".to_owned(),
+        2 => "two faults".to_owned(),
+        3 => "three faults".to_owned(),
+        more => format!("{more} faults"),
+    };
+    format!("it is disabled after {faults} within a minute; reload to try again")
 }
 
 /// What comes back from a call: `None` where the component has no such export.
@@ -92,7 +112,7 @@ impl<R: Send> Fail for Reply<R> {
 pub(crate) struct CallMeta {
     pub(crate) kind: CallKind,
     /// `command`, `tool`, or the event's name.
-    pub(crate) event: &'static str,
+    pub(crate) event: Cow<'static, str>,
     /// Its dialogs settle as cancelled when it fires; the guest goes on.
     pub(crate) cancel: CancellationToken,
 }
@@ -123,6 +143,11 @@ pub(crate) enum Request {
     SessionBeforeTree(EventCall<SessionBeforeTreeEvent, TreeDecision>),
     SessionDirectory(EventCall<SessionDirectoryEvent, Option<String>>),
     SessionBeforeCompact(EventCall<SessionBeforeCompactEvent, CompactDecision>),
+    Context(EventCall<ContextEvent, Option<String>>),
+    ProviderPayload(EventCall<ProviderRequestEvent, Option<String>>),
+    ResourcesDiscover(EventCall<ResourcesDiscoverEvent, DiscoveredResources>),
+    UserBash(EventCall<UserBashEvent, UserBashDecision>),
+    StreamReply(Call<(ReplyRequest,), Result<ReplyEnd, ReplyFailure>>),
 }
 
 impl<P, R: Send + 'static> Call<P, R> {
@@ -146,6 +171,11 @@ impl Request {
             Self::SessionBeforeTree(call) => call.parts(),
             Self::SessionDirectory(call) => call.parts(),
             Self::SessionBeforeCompact(call) => call.parts(),
+            Self::Context(call) => call.parts(),
+            Self::ProviderPayload(call) => call.parts(),
+            Self::ResourcesDiscover(call) => call.parts(),
+            Self::UserBash(call) => call.parts(),
+            Self::StreamReply(call) => call.parts(),
         }
     }
 

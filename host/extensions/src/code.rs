@@ -8,14 +8,17 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre, TypedFun
 use wasmtime::{AsContextMut, Store};
 
 use crate::bindings::types::{
-    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, ForkDecision,
-    InputDecision, InputEvent, Notification, Registration, SessionBeforeCompactEvent,
-    SessionBeforeForkEvent, SessionBeforeSwitchEvent, SessionBeforeTreeEvent,
-    SessionDirectoryEvent, SwitchDecision, ToolCallDecision, ToolCallEvent, ToolInvocation,
-    ToolOutput, ToolResultEvent, ToolResultPatch, TreeDecision,
+    BeforeAgentStartAnswer, BeforeAgentStartEvent, CompactDecision, Completion, ContextEvent,
+    DiscoveredResources, ForkDecision, InputDecision, InputEvent, Notification,
+    ProviderRequestEvent, Registration, ReplyEnd, ReplyFailure, ReplyRequest,
+    ResourcesDiscoverEvent, SessionBeforeCompactEvent, SessionBeforeForkEvent,
+    SessionBeforeSwitchEvent, SessionBeforeTreeEvent, SessionDirectoryEvent, SwitchDecision,
+    ToolCallDecision, ToolCallEvent, ToolInvocation, ToolOutput, ToolResultEvent, ToolResultPatch,
+    TreeDecision, UserBashDecision, UserBashEvent,
 };
 use crate::engine::Runtime;
 use crate::state::State;
+use crate::version::ApiVersion;
 
 macro_rules! exports {
     ($($field:ident: $name:literal, $params:ty => $result:ty;)*) => {
@@ -79,11 +82,19 @@ exports! {
         (Arc<SessionDirectoryEvent>,) => Result<Option<String>, String>;
     on_session_before_compact: "on-session-before-compact",
         (Arc<SessionBeforeCompactEvent>,) => Result<CompactDecision, String>;
+    on_context: "on-context", (Arc<ContextEvent>,) => Result<Option<String>, String>;
+    on_before_provider_request: "on-before-provider-request",
+        (Arc<ProviderRequestEvent>,) => Result<Option<String>, String>;
+    on_resources_discover: "on-resources-discover",
+        (Arc<ResourcesDiscoverEvent>,) => Result<DiscoveredResources, String>;
+    on_user_bash: "on-user-bash", (Arc<UserBashEvent>,) => Result<UserBashDecision, String>;
+    stream_reply: "stream-reply", (ReplyRequest,) => Result<ReplyEnd, ReplyFailure>;
     on_notification: "on-notification", (Arc<Notification>,) => Result<(), String>;
 }
 
 /// Compiled, checked and linked.
 pub(crate) struct Code {
+    pub(crate) built_for: ApiVersion,
     pre: InstancePre<State>,
     indices: Indices,
 }
@@ -101,6 +112,7 @@ impl Code {
         runtime: &Runtime,
         component: &Component,
         handlers: &ComponentExportIndex,
+        built_for: ApiVersion,
     ) -> wasmtime::Result<Self> {
         let indices = Indices::of(component, handlers);
         let pre = match runtime.linker.instantiate_pre(component) {
@@ -111,7 +123,7 @@ impl Code {
                 linker.instantiate_pre(component)?
             }
         };
-        Ok(Self { pre, indices })
+        Ok(Self { built_for, pre, indices })
     }
 
     /// Runs the component's start code.

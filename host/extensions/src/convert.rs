@@ -8,14 +8,39 @@ use wharf_protocol::message::CustomMessage;
 use wharf_protocol::{ContentBlock, ImageContent, UserContent};
 
 use crate::bindings::types as wit;
-use crate::limits::{MAX_CONTENT_BLOCKS, MAX_CONTENT_BYTES, MAX_DETAILS_BYTES};
+use crate::limits::{MAX_CONTENT_BLOCKS, MAX_CONTENT_BYTES, MAX_DETAILS_BYTES, MAX_JSON_VALUES};
 
 /// A guest's JSON text within its cap.
 pub(crate) fn json(field: &str, text: &str) -> Result<Value, String> {
     if text.len() > MAX_DETAILS_BYTES {
         return Err(format!("{field} has {} bytes; the limit is {MAX_DETAILS_BYTES}", text.len()));
     }
-    serde_json::from_str(text).map_err(|error| format!("{field} is no JSON: {error}"))
+    parse(text).map_err(|problem| format!("{field} {problem}"))
+}
+
+/// A guest's JSON text, unless it would be far larger once it is parsed. The text of the
+/// error follows a name.
+pub(crate) fn parse(text: &str) -> Result<Value, String> {
+    let values = count_values(text);
+    if values > MAX_JSON_VALUES {
+        return Err(format!("has {values} values; the limit is {MAX_JSON_VALUES}"));
+    }
+    serde_json::from_str(text).map_err(|error| format!("is no JSON: {error}"))
+}
+
+/// Values of JSON text: as many as commas and opening brackets outside of strings, and one.
+fn count_values(text: &str) -> usize {
+    let (mut count, mut is_string, mut is_escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            b',' | b'[' | b'{' if !is_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 /// A guest's text that says something, within its cap.

@@ -1,13 +1,15 @@
 //! Where extensions are: explicit paths, settings, the project, the user. Only
 //! files are looked at here, not what is in them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::installed::{Installed, InstalledError};
+
 /// The component in an extension's folder.
-const COMPONENT_FILE: &str = "extension.wasm";
+pub(crate) const COMPONENT_FILE: &str = "extension.wasm";
 
 /// Where to look, in load order.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +26,19 @@ pub struct Sources {
     pub disabled: Vec<String>,
 }
 
+/// Where an extension was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Named on the command line.
+    Explicit,
+    /// Named by settings.
+    Settings,
+    /// In the project's directory.
+    Project,
+    /// In the agent directory.
+    User,
+}
+
 /// One extension that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
@@ -31,8 +46,16 @@ pub(crate) struct Found {
     pub(crate) path: PathBuf,
     /// The folder's name, or the file's without `.wasm`.
     pub(crate) name: String,
+    pub(crate) scope: Scope,
+    /// The only content that may be loaded, `sha256:HEX`; none for what was not installed.
+    pub(crate) pinned: Option<String>,
+}
+
+impl Found {
     /// Named on the command line.
-    pub(crate) is_explicit: bool,
+    pub(crate) fn is_explicit(&self) -> bool {
+        self.scope == Scope::Explicit
+    }
 }
 
 /// A path that led to nothing.
@@ -44,6 +67,8 @@ pub(crate) enum DiscoveryError {
     NoComponent { path: PathBuf },
     #[error("failed to read the extension folder {}: {source}", .path.display())]
     Unreadable { path: PathBuf, source: io::Error },
+    #[error("{source}; until then nothing in {} is loaded", .path.display())]
+    Installed { path: PathBuf, source: InstalledError },
 }
 
 impl DiscoveryError {
@@ -51,7 +76,8 @@ impl DiscoveryError {
         match self {
             Self::Missing { path, .. }
             | Self::NoComponent { path }
-            | Self::Unreadable { path, .. } => path,
+            | Self::Unreadable { path, .. }
+            | Self::Installed { path, .. } => path,
         }
     }
 }
@@ -61,19 +87,23 @@ pub(crate) fn discover(sources: &Sources) -> (Vec<Found>, Vec<DiscoveryError>) {
     let mut found = Vec::new();
     let mut errors = Vec::new();
     for path in &sources.explicit {
-        push(named(path), &mut found, &mut errors);
-    }
-    for extension in &mut found {
-        extension.is_explicit = true;
+        push(named(path, Scope::Explicit), &mut found, &mut errors);
     }
     for path in &sources.settings {
-        push(named(path), &mut found, &mut errors);
+        push(named(path, Scope::Settings), &mut found, &mut errors);
     }
-    for directory in [&sources.project_dir, &sources.user_dir].into_iter().flatten() {
+    let mut pins = HashMap::new();
+    let directories = [(&sources.project_dir, Scope::Project), (&sources.user_dir, Scope::User)];
+    for (directory, scope) in directories {
+        let Some(directory) = directory else { continue };
+        if let Err(source) = add_pins(directory, &mut pins) {
+            errors.push(DiscoveryError::Installed { path: directory.clone(), source });
+            continue;
+        }
         match in_directory(directory) {
             Ok(paths) => {
                 for path in paths {
-                    push(named(&path), &mut found, &mut errors);
+                    push(named(&path, scope), &mut found, &mut errors);
                 }
             }
             Err(source) if source.kind() == io::ErrorKind::NotFound => {}
@@ -84,10 +114,26 @@ pub(crate) fn discover(sources: &Sources) -> (Vec<Found>, Vec<DiscoveryError>) {
     }
     let mut seen = HashSet::new();
     found.retain(|extension| {
-        let wanted = extension.is_explicit || !sources.disabled.contains(&extension.name);
+        let wanted = extension.is_explicit() || !sources.disabled.contains(&extension.name);
         wanted && seen.insert(extension.path.clone())
     });
+    for extension in &mut found {
+        extension.pinned = pins.remove(&extension.path);
+    }
     (found, errors)
+}
+
+/// Adds what each installed component of a directory must be, by its canonical file: it
+/// counts however the file was named.
+fn add_pins(directory: &Path, pins: &mut HashMap<PathBuf, String>) -> Result<(), InstalledError> {
+    let installed = Installed::load(directory)?;
+    for (id, entry) in installed.entries() {
+        // One that is gone is not loaded anyway.
+        if let Ok(path) = fs::canonicalize(installed.component(id)) {
+            pins.insert(path, entry.hash.clone());
+        }
+    }
+    Ok(())
 }
 
 fn push(
@@ -102,7 +148,7 @@ fn push(
 }
 
 /// A path that somebody named.
-fn named(path: &Path) -> Result<Found, DiscoveryError> {
+pub(crate) fn named(path: &Path, scope: Scope) -> Result<Found, DiscoveryError> {
     let missing = |source| DiscoveryError::Missing { path: path.to_owned(), source };
     let canonical = fs::canonicalize(path).map_err(missing)?;
     if !fs::metadata(&canonical).map_err(missing)?.is_dir() {
@@ -114,11 +160,13 @@ fn named(path: &Path) -> Result<Found, DiscoveryError> {
             }
             _ => name,
         };
-        return Ok(Found { path: canonical, name, is_explicit: false });
+        return Ok(Found { path: canonical, name, scope, pinned: None });
     }
     let file = canonical.join(COMPONENT_FILE);
     match fs::canonicalize(&file) {
-        Ok(file) => Ok(Found { path: file, name: text(canonical.file_name()), is_explicit: false }),
+        Ok(file) => {
+            Ok(Found { path: file, name: text(canonical.file_name()), scope, pinned: None })
+        }
         Err(_) => Err(DiscoveryError::NoComponent { path: path.to_owned() }),
     }
 }
@@ -205,6 +253,46 @@ mod tests {
         assert_eq!(errors.len(), 2, "{errors:?}");
         assert!(errors[0].contains("none.wasm"), "{errors:?}");
         assert!(errors[1].contains("no extension.wasm in the folder"), "{errors:?}");
+    }
+
+    #[test]
+    fn installed_components_are_pinned_and_a_broken_list_loads_nothing() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        for file in ["user/own.wasm", "user/demo/extension.wasm", "project/x.wasm"] {
+            touch(&root, file);
+        }
+        let hash = format!("sha256:{}", "0".repeat(64));
+        let entry = crate::installed::InstalledEntry {
+            source: "npm:demo".into(),
+            resolved: None,
+            hash: hash.clone(),
+            version: "1.0.0".into(),
+            installed_at: "2026-01-02T03:04:05Z".into(),
+        };
+        let mut locked = Installed::lock(&root.join("user")).unwrap();
+        locked.insert("demo", entry.clone()).unwrap();
+        locked.insert("gone", entry).unwrap();
+        let mut sources = Sources {
+            explicit: vec![root.join("user/demo")],
+            project_dir: Some(root.join("project")),
+            user_dir: Some(root.join("user")),
+            ..Sources::default()
+        };
+        for explicit in [sources.explicit.clone(), Vec::new()] {
+            sources.explicit = explicit;
+            let (mut found, errors) = discover(&sources);
+            found.sort_by(|a, b| a.name.cmp(&b.name));
+            let pins: Vec<_> =
+                found.iter().map(|f| (f.name.as_str(), f.pinned.as_deref())).collect();
+            assert_eq!(pins, [("demo", Some(hash.as_str())), ("own", None), ("x", None)]);
+            assert!(errors.is_empty(), "{errors:?}");
+        }
+        fs::write(root.join("user/installed.json"), "{").unwrap();
+        let (found, errors) = discover(&sources);
+        assert_eq!(found.iter().map(|f| f.name.as_str()).collect::<Vec<_>>(), ["x"]);
+        let error = errors[0].to_string();
+        assert!(error.contains("installed.json is broken"), "{error}");
     }
 
     #[test]

@@ -2,14 +2,19 @@
 //! that a guest can import, and the ticker. Nothing here knows an extension.
 
 use std::hash::{Hash, Hasher};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Engine, OptLevel};
 
-use crate::bindings::{agent, control, log, progress, session, ui};
+use crate::bindings::{
+    agent, bus, call, control, files, http, log, process, progress, replies, session, ui,
+};
 use crate::budget::Ticker;
+use crate::limits::MAX_BACKTRACE_FRAMES;
+use crate::live::Live;
 use crate::state::{Interfaces, State};
 
 /// Part of a compiled component's file name, because wasmtime accepts code of
@@ -22,6 +27,8 @@ pub(crate) struct Runtime {
     pub(crate) engine: Engine,
     pub(crate) linker: Linker<State>,
     pub(crate) ticker: Arc<Ticker>,
+    /// How many stores there are.
+    pub(crate) live: Arc<Live>,
     /// Names compiled code that this engine can load.
     pub(crate) compatibility: String,
 }
@@ -35,15 +42,16 @@ impl std::fmt::Debug for Runtime {
 }
 
 impl Runtime {
-    fn new() -> wasmtime::Result<Self> {
+    fn new(live: Arc<Live>) -> wasmtime::Result<Self> {
         let mut config = Config::new();
         config
             .wasm_component_model(true)
             .wasm_component_model_async(true)
             .cranelift_opt_level(OPT_LEVEL.0)
             .epoch_interruption(true)
-            // Guests are stripped: a backtrace would be a list of numbers.
-            .wasm_backtrace_max_frames(None)
+            .wasm_backtrace_max_frames(NonZeroUsize::new(MAX_BACKTRACE_FRAMES))
+            // Functions are named from the component's own names; offsets would say
+            // nothing to people, and a map of them makes compiled code larger.
             .generate_address_map(false);
         let engine = Engine::new(&config)?;
         let mut linker = Linker::new(&engine);
@@ -54,9 +62,15 @@ impl Runtime {
         control::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
         log::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
         progress::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
+        call::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
+        bus::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
+        replies::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
+        files::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
+        http::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
+        process::add_to_linker::<State, Interfaces>(&mut linker, |state| state)?;
         let ticker = Arc::new(Ticker::start(&engine)?);
         let compatibility = compatibility(&engine);
-        Ok(Self { engine, linker, ticker, compatibility })
+        Ok(Self { engine, linker, ticker, live, compatibility })
     }
 }
 
@@ -80,15 +94,22 @@ fn compatibility(engine: &Engine) -> String {
 }
 
 /// The runtime, once somebody needs it.
-#[derive(Debug, Default)]
-pub(crate) struct LazyRuntime(OnceLock<Result<Arc<Runtime>, String>>);
+#[derive(Debug)]
+pub(crate) struct LazyRuntime {
+    live: Arc<Live>,
+    runtime: OnceLock<Result<Arc<Runtime>, String>>,
+}
 
 impl LazyRuntime {
+    pub(crate) const fn new(live: Arc<Live>) -> Self {
+        Self { live, runtime: OnceLock::new() }
+    }
+
     /// Takes about a millisecond the first time.
     pub(crate) fn get(&self) -> Result<Arc<Runtime>, String> {
-        self.0
+        self.runtime
             .get_or_init(|| {
-                Runtime::new()
+                Runtime::new(Arc::clone(&self.live))
                     .map(Arc::new)
                     .map_err(|error| format!("the WebAssembly engine cannot start: {error:#}"))
             })
@@ -102,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_engine_starts_and_names_its_code_the_same_way_each_time() {
-        let (a, b) = (Runtime::new(), Runtime::new());
+        let (a, b) = (Runtime::new(Arc::default()), Runtime::new(Arc::default()));
         let (Ok(a), Ok(b)) = (a, b) else { panic!("the engine did not start") };
         assert_eq!(a.compatibility, b.compatibility);
         assert_eq!(a.compatibility.len(), "0123456789abcdef-speed".len());

@@ -1,62 +1,107 @@
 //! The extensions of one process: loads them in the background and answers the
 //! agent's hooks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, join_all};
+use serde_json::Value;
 use tokio::runtime::Handle;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use wharf_agent::hooks::{
     BeforeAgentStartEvent, BeforeAgentStartVerdict, BeforeCompactEvent, BeforeCompactVerdict,
-    BeforeTreeEvent, CommandLookup, ExtensionCommand, ForkVerdict, HookEvent, HookNotification,
-    Hooks, InputEvent, InputVerdict, RecheckInput, SwitchReason, ToolCallEvent, ToolCallVerdict,
-    ToolResultEvent, TreeVerdict,
+    BeforeTreeEvent, CommandLookup, DiscoverReason, DiscoveredResources, ExtensionCommand,
+    ForkVerdict, HookEvent, HookNotification, Hooks, InputEvent, InputVerdict,
+    ProviderRequestEvent, RecheckInput, ReloadedExtension, SwitchReason, ToolCallEvent,
+    ToolCallVerdict, ToolResultEvent, TreeVerdict, UserBashEvent, UserBashVerdict,
 };
 use wharf_agent::host_api::HostApi;
 use wharf_agent::tool::Tool;
 use wharf_agent::ui::Ui;
+use wharf_protocol::AgentMessage;
 
 use crate::actor::Actor;
+use crate::ask::{self, Permits};
 use crate::bindings::types::Notification;
 use crate::call::Request;
-use crate::discovery::{Sources, discover};
+use crate::discovery::{DiscoveryError, Found, Sources, discover};
 use crate::dispatch::{self, MessageUpdateThrottle, report_call_error};
-use crate::extension::{Extension, Status};
-use crate::limits::{Limits, MAX_COMPLETIONS, MAX_QUEUED_NOTIFICATIONS, one_line};
-use crate::loader::Loader;
+use crate::extension::{Extension, Message, NoteKind, Status};
+use crate::limits::{DEFAULT_QUEUED_NOTIFICATIONS, Limits, MAX_COMPLETIONS, one_line};
+use crate::loader::{Loaded, Loader};
 use crate::log_file::LogFile;
-use crate::registry::Registry;
+use crate::peers::Peers;
+use crate::places::Places;
+use crate::registration::{self, Registration};
+use crate::registry::{Clash, Registry};
 use crate::report::{Report, Reporter, Severity};
 use crate::state::{CallKind, Services};
+use crate::watch::{WatchError, Watcher};
 
 /// Wall time that `session_shutdown` handlers, and everything queued before them, get.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 /// Wall time for the stores to go after that.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// What an extension host is made of.
-#[derive(Debug)]
-pub struct ExtensionHostOptions {
+/// What settings and the command line say of extensions.
+#[derive(Debug, Clone, Default)]
+pub struct Loadable {
     pub sources: Sources,
+    pub limits: Limits,
+    /// Limits of extensions that have their own, by id, or by name (file stem or folder).
+    pub own_limits: HashMap<String, Limits>,
+}
+
+/// Gives what there is to load now.
+#[derive(Clone)]
+pub(crate) struct AskLoadable(Arc<dyn Fn() -> Loadable + Send + Sync>);
+
+impl AskLoadable {
+    /// Reads files; only for blocking threads.
+    pub(crate) fn ask(&self) -> Loadable {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for AskLoadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AskLoadable")
+    }
+}
+
+/// What an extension host is made of.
+pub struct ExtensionHostOptions {
+    /// Asked at the start and at each reload, on a blocking thread.
+    pub loadable: Arc<dyn Fn() -> Loadable + Send + Sync>,
     /// Compiled code and registrations. Created with mode 0700 when it is needed.
     pub cache_dir: PathBuf,
     /// What guests print and log. Created with the first line.
     pub log_file: PathBuf,
     pub cwd: PathBuf,
-    pub limits: Limits,
-    /// Limits of extensions that have their own, by name (file stem or folder).
-    pub own_limits: HashMap<String, Limits>,
+    /// The person's home, for paths with `~`.
+    pub home: Option<PathBuf>,
+    /// Holds `grants.json`, and the extensions' own directories in `extension-data/`.
+    pub agent_dir: PathBuf,
+    /// Flags of the command line by name; None: present without a value.
+    pub flags: HashMap<String, Option<String>>,
     /// Names that an extension's tool takes only with `overrides`.
     pub built_in_tools: Vec<String>,
     pub ui: Arc<dyn Ui>,
     pub reporter: Arc<dyn Reporter>,
     pub runtime: Handle,
+}
+
+impl fmt::Debug for ExtensionHostOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExtensionHostOptions").field("cwd", &self.cwd).finish_non_exhaustive()
+    }
 }
 
 /// An offer for a command's argument.
@@ -73,18 +118,27 @@ pub struct ExtensionInfo {
     /// The folder's name, or the file's without `.wasm`.
     pub name: String,
     pub state: ExtensionState,
+    /// What it offers, once it has said so: id, version, description and all the rest.
+    pub registration: Option<Arc<Registration>>,
+    /// `sha256:` and 64 hex digits, once the file has been read.
+    pub content_hash: Option<String>,
+    /// Bytes.
+    pub size: Option<u64>,
+    pub limits: Limits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExtensionState {
     Loading,
-    Registered {
-        id: String,
-        version: String,
-        description: String,
+    Registered,
+    /// A report has told it too.
+    Failed {
+        error: String,
     },
-    /// A report has told why.
-    Failed,
+    /// By settings, or after too many faults.
+    Disabled,
+    /// Another one of the same id comes before it.
+    Shadowed,
 }
 
 /// All extensions. Dropping it stops them.
@@ -94,21 +148,27 @@ pub struct ExtensionHost {
 }
 
 #[derive(Debug)]
-struct Inner {
-    services: Arc<Services>,
-    loader: Arc<Loader>,
+pub(crate) struct Inner {
+    /// With the limits of the start; an extension has its own, see [`Services::under`].
+    pub(crate) services: Arc<Services>,
+    pub(crate) loader: Arc<Loader>,
+    pub(crate) loadable: AskLoadable,
     built_in_tools: Vec<String>,
-    /// Names and ids that settings switch off.
-    disabled: Vec<String>,
     loading: Mutex<Loading>,
+    /// Held by the one reload that is under way.
+    pub(crate) reloading: tokio::sync::Mutex<()>,
+    /// New instances get it then.
+    pub(crate) session_has_started: AtomicBool,
     /// Counts extensions that have registered or failed, plus one for the discovery.
     settled: watch::Sender<u64>,
     is_ready: AtomicBool,
     clashes_told: AtomicBool,
+    /// Clashes as they were told last: the extension and what it is.
+    clashes: Mutex<HashSet<(PathBuf, String)>>,
     updates: MessageUpdateThrottle,
     /// `session_shutdown` has been sent, by the agent or by [`Hooks::shutdown`].
     shutdown_told: AtomicBool,
-    has_shut_down: AtomicBool,
+    pub(crate) has_shut_down: AtomicBool,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -132,26 +192,39 @@ impl ExtensionHost {
             api: Arc::default(),
             log: Arc::new(LogFile::new(options.log_file)),
             reporter: options.reporter,
+            permits: Arc::new(Permits::new(Places::new(
+                options.cwd.clone(),
+                options.home,
+                options.agent_dir,
+            ))),
             cwd: options.cwd,
-            limits: options.limits,
-            own_limits: Arc::new(options.own_limits),
+            limits: Limits::default(),
+            own_limits: Arc::default(),
+            flags: Arc::new(options.flags),
+            peers: Arc::default(),
             runtime: options.runtime.clone(),
         });
         let inner = Arc::new(Inner {
             loader: Arc::new(Loader::new(options.cache_dir, Arc::clone(&services))),
             services,
             built_in_tools: options.built_in_tools,
-            disabled: options.sources.disabled.clone(),
+            loadable: AskLoadable(options.loadable),
             loading: Mutex::default(),
+            reloading: tokio::sync::Mutex::default(),
+            session_has_started: AtomicBool::new(false),
             settled: watch::Sender::new(0),
             is_ready: AtomicBool::new(false),
             clashes_told: AtomicBool::new(false),
+            clashes: Mutex::default(),
             updates: MessageUpdateThrottle::default(),
             shutdown_told: AtomicBool::new(false),
             has_shut_down: AtomicBool::new(false),
             tasks: Mutex::default(),
         });
-        let discovery = options.runtime.spawn(Arc::clone(&inner).discover(options.sources));
+        let peers: Weak<dyn Peers> = Arc::downgrade(&inner) as Weak<Inner>;
+        // Set once, here.
+        let _ = inner.services.peers.set(peers);
+        let discovery = options.runtime.spawn(Arc::clone(&inner).discover());
         inner.keep(discovery);
         Arc::new(Self { inner })
     }
@@ -171,6 +244,27 @@ impl ExtensionHost {
     /// All extensions that were found so far, in load order.
     pub fn list(&self) -> Vec<ExtensionInfo> {
         self.inner.extensions().iter().map(|extension| info(extension)).collect()
+    }
+
+    /// How many actors and stores there are: one actor for each extension that has
+    /// registered, and a store where it has been needed.
+    pub fn live(&self) -> (usize, usize) {
+        self.inner.loader.live.count()
+    }
+
+    /// Calls back when a component has been made, changed, replaced or removed where
+    /// extensions are looked for, once things have been quiet for a moment. Ends with
+    /// the host.
+    ///
+    /// # Errors
+    /// The system cannot watch files.
+    pub async fn watch(
+        self: &Arc<Self>,
+        on_change: impl Fn() + Send + Sync + 'static,
+    ) -> Result<(), WatchError> {
+        let watcher = Watcher::start(self.inner.loadable.clone()).await?;
+        self.inner.keep(self.inner.services.runtime.spawn(watcher.run(on_change)));
+        Ok(())
     }
 
     /// Offers values for the argument of a command, as [`Hooks::find_command`] names it.
@@ -203,6 +297,13 @@ impl ExtensionHost {
         }
     }
 
+    /// Reads `grants.json` again and applies it to every extension, which asks anew for
+    /// what is not decided.
+    pub fn review_permissions(&self) {
+        self.inner.services.permits.forget();
+        self.inner.extensions().iter().for_each(ask::start);
+    }
+
     fn subscribers(&self, event: HookEvent) -> Vec<Arc<Extension>> {
         self.inner.registry().subscribers(event).to_vec()
     }
@@ -222,14 +323,31 @@ fn info(extension: &Extension) -> ExtensionInfo {
         name: extension.found.name.clone(),
         state: match extension.status() {
             None => ExtensionState::Loading,
-            Some(Status::Failed) => ExtensionState::Failed,
-            Some(Status::Registered(registration)) => ExtensionState::Registered {
-                id: registration.id.clone(),
-                version: registration.version.clone(),
-                description: registration.description.clone(),
-            },
+            _ if extension.is_disabled() => ExtensionState::Disabled,
+            Some(Status::Failed) => {
+                ExtensionState::Failed { error: extension.problem().unwrap_or_default().to_owned() }
+            }
+            Some(Status::Registered(_)) if extension.is_shadowed() => ExtensionState::Shadowed,
+            Some(Status::Registered(_)) => ExtensionState::Registered,
         },
+        registration: extension.registration().cloned(),
+        content_hash: extension.origin().map(|origin| origin.content_hash.clone()),
+        size: extension.origin().map(|origin| origin.size),
+        limits: *extension.limits(),
     }
+}
+
+/// Settings switch off by the file's name, which the discovery looks at, or by the
+/// id. What was named explicitly is loaded all the same.
+pub(crate) fn is_switched_off(found: &Found, id: &str, disabled: &[String]) -> bool {
+    !found.is_explicit() && disabled.iter().any(|name| name == id)
+}
+
+/// An extension is what its component said.
+pub(crate) fn registered(extension: &Extension, loaded: &Loaded) {
+    extension.set_origin(loaded.origin.clone());
+    extension.set_status(Status::Registered(Arc::new(loaded.registration.clone())));
+    extension.set_access(loaded.origin.content_hash.clone());
 }
 
 impl Inner {
@@ -238,7 +356,10 @@ impl Inner {
     }
 
     fn keep(&self, task: JoinHandle<()>) {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those of extensions that a reload has replaced.
+        tasks.retain(|task| !task.is_finished());
+        tasks.push(task);
     }
 
     fn take_tasks(&self) -> Vec<JoinHandle<()>> {
@@ -246,21 +367,21 @@ impl Inner {
     }
 
     /// Finds the extensions and starts a task for each.
-    async fn discover(self: Arc<Self>, sources: Sources) {
-        let discovered = spawn_blocking(move || discover(&sources)).await;
-        let (found, errors) = discovered.unwrap_or_default();
-        for error in errors {
-            self.services.reporter.report(Report {
-                severity: Severity::Error,
-                extension_path: error.path().to_owned(),
-                event: "load".to_owned(),
-                error: one_line(&error.to_string()),
-            });
-        }
+    async fn discover(self: Arc<Self>) {
+        let asked = self.loadable.clone();
+        let discovered = spawn_blocking(move || {
+            let loadable = asked.ask();
+            let discovered = discover(&loadable.sources);
+            (loadable, discovered)
+        });
+        let (loadable, (found, errors)) = discovered.await.unwrap_or_default();
+        errors.iter().for_each(|error| self.report_missing(error));
+        let services = self.services.under(&loadable);
+        let disabled: Arc<[String]> = loadable.sources.disabled.into();
         let mut extensions = Vec::new();
         let mut mailboxes = Vec::new();
         for found in found {
-            let services = self.services.of(&found.name);
+            let services = services.of(&found.name);
             let (extension, mailbox) = Extension::new(found, services);
             extensions.push(Arc::clone(&extension));
             mailboxes.push((extension, mailbox));
@@ -274,11 +395,12 @@ impl Inner {
         };
         for (extension, mailbox) in mailboxes {
             for (event, notification) in &early {
-                extension.notify(*event, Arc::clone(notification));
+                extension.notify(NoteKind::Hook(*event), Arc::clone(notification));
             }
             let this = Arc::clone(&self);
+            let disabled = Arc::clone(&disabled);
             self.keep(self.services.runtime.spawn(async move {
-                let Some(actor) = this.load(extension, mailbox).await else { return };
+                let Some(actor) = this.load(extension, mailbox, &disabled).await else { return };
                 // The actor outlives the host's own handle only until it is aborted.
                 drop(this);
                 actor.run().await;
@@ -291,20 +413,23 @@ impl Inner {
     async fn load(
         &self,
         extension: Arc<Extension>,
-        mailbox: tokio::sync::mpsc::UnboundedReceiver<crate::extension::Message>,
+        mailbox: UnboundedReceiver<Message>,
+        disabled: &[String],
     ) -> Option<Actor> {
-        let loaded = self.loader.load(&extension.found).await;
+        let loaded = self.loader.load(&extension.found, &extension.services).await;
         let actor = match loaded {
-            Ok(loaded) if self.is_switched_off(&extension, &loaded.registration.id) => {
+            Ok(loaded) if is_switched_off(&extension.found, &loaded.registration.id, disabled) => {
+                extension.set_disabled();
                 extension.set_status(Status::Failed);
                 None
             }
             Ok(loaded) => {
-                extension.set_status(Status::Registered(Arc::new(loaded.registration.clone())));
+                registered(&extension, &loaded);
+                ask::start(&extension);
                 Some(Actor::new(extension, Arc::clone(&self.loader), loaded, mailbox))
             }
             Err(error) => {
-                extension.set_status(Status::Failed);
+                extension.set_failed(error.to_string());
                 extension.report_error(error.event(), &error.to_string());
                 None
             }
@@ -313,10 +438,18 @@ impl Inner {
         actor
     }
 
-    /// Settings switch off by the file's name, which the discovery looks at, or by the
-    /// id. What was named explicitly is loaded all the same.
-    fn is_switched_off(&self, extension: &Extension, id: &str) -> bool {
-        !extension.found.is_explicit && self.disabled.iter().any(|name| name == id)
+    pub(crate) fn report_missing(&self, error: &DiscoveryError) {
+        self.services.reporter.report(Report {
+            severity: Severity::Error,
+            extension_path: error.path().to_owned(),
+            event: "load".to_owned(),
+            error: one_line(&error.to_string()),
+        });
+    }
+
+    /// Runs the actor of an extension that a reload has brought.
+    pub(crate) fn run(&self, actor: Actor) {
+        self.keep(self.services.runtime.spawn(actor.run()));
     }
 
     /// Something has been found out: the discovery is through, or an extension has
@@ -331,19 +464,41 @@ impl Inner {
             loading.pending == 0
         };
         if last && !self.clashes_told.swap(true, SeqCst) {
-            for clash in &self.registry().clashes {
-                clash.extension.report(Severity::Warning, "load", &clash.problem);
-            }
+            self.tell_clashes();
             self.is_ready.store(true, SeqCst);
+            self.services.permits.all_registered();
         }
         self.settled.send_modify(|count| *count += 1);
     }
 
-    fn extensions(&self) -> Vec<Arc<Extension>> {
+    /// Tells those that were not there when it was called last.
+    pub(crate) fn tell_clashes(&self) {
+        let registry = self.registry();
+        let key = |clash: &Clash| (clash.extension.path().to_owned(), clash.problem.clone());
+        let now: HashSet<_> = registry.clashes.iter().map(key).collect();
+        let mut told = self.clashes.lock().unwrap_or_else(PoisonError::into_inner);
+        for clash in registry.clashes.iter().filter(|clash| !told.contains(&key(clash))) {
+            clash.extension.report(Severity::Warning, "load", &clash.problem);
+        }
+        *told = now;
+    }
+
+    pub(crate) fn extensions(&self) -> Vec<Arc<Extension>> {
         self.lock().extensions.clone().unwrap_or_default()
     }
 
-    fn registry(&self) -> Arc<Registry> {
+    /// From here on these are the extensions, in load order.
+    pub(crate) fn replace_extensions(&self, extensions: Vec<Arc<Extension>>) {
+        {
+            let mut loading = self.lock();
+            loading.extensions = Some(extensions);
+            loading.registry = None;
+        }
+        self.tell_clashes();
+        self.settled.send_modify(|count| *count += 1);
+    }
+
+    pub(crate) fn registry(&self) -> Arc<Registry> {
         let mut loading = self.lock();
         if let Some(registry) = &loading.registry {
             return Arc::clone(registry);
@@ -354,7 +509,7 @@ impl Inner {
         registry
     }
 
-    async fn ready(&self) {
+    pub(crate) async fn ready(&self) {
         let mut settled = self.settled.subscribe();
         while !self.is_ready.load(SeqCst) {
             if settled.changed().await.is_err() {
@@ -384,6 +539,9 @@ impl Inner {
         if event == HookEvent::SessionShutdown && self.shutdown_told.swap(true, SeqCst) {
             return;
         }
+        if event == HookEvent::SessionStart {
+            self.session_has_started.store(true, SeqCst);
+        }
         let targets = self.targets(event);
         if targets.as_ref().is_some_and(Vec::is_empty)
             || (event == HookEvent::MessageUpdate && !self.updates.admits(Instant::now()))
@@ -396,7 +554,7 @@ impl Inner {
             None => {
                 let mut loading = self.lock();
                 if loading.extensions.is_none() {
-                    if loading.early.len() < MAX_QUEUED_NOTIFICATIONS {
+                    if loading.early.len() < DEFAULT_QUEUED_NOTIFICATIONS {
                         loading.early.push((event, data));
                     }
                     return;
@@ -407,7 +565,7 @@ impl Inner {
             }
         };
         for extension in targets {
-            extension.notify(event, Arc::clone(&data));
+            extension.notify(NoteKind::Hook(event), Arc::clone(&data));
         }
     }
 
@@ -431,6 +589,32 @@ impl Inner {
         let _ = tokio::time::timeout(STOP_GRACE, join_all(tasks)).await;
         // A disk that does not answer must not keep the process.
         let _ = tokio::time::timeout(STOP_GRACE, self.services.log.flushed()).await;
+    }
+}
+
+impl Peers for Inner {
+    fn bus_targets(&self, topic: &str) -> Vec<Arc<Extension>> {
+        let registry = self.registry();
+        if self.is_ready.load(SeqCst) {
+            return registry.bus_subscribers(topic).to_vec();
+        }
+        // One that is still loading sorts out what it has not subscribed to.
+        let may_want = |extension: &Arc<Extension>| match extension.status() {
+            None => true,
+            Some(Status::Failed) => false,
+            Some(Status::Registered(registration)) => {
+                !extension.is_shadowed() && registration.topics().contains(&topic)
+            }
+        };
+        self.extensions().into_iter().filter(may_want).collect()
+    }
+
+    fn tool_clash(&self, extension: &Arc<Extension>, tool: &registration::Tool) -> Option<String> {
+        self.registry().clash(extension, tool, &self.built_in_tools)
+    }
+
+    fn tools_changed(&self) {
+        self.lock().registry = None;
     }
 }
 
@@ -537,6 +721,58 @@ impl Hooks for ExtensionHost {
             let subscribers = self.subscribers(HookEvent::BeforeAgentStart);
             dispatch::before_agent_start(&subscribers, event, cancel).await
         })
+    }
+
+    fn context<'a>(
+        &'a self,
+        messages: Vec<Arc<AgentMessage>>,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Vec<Arc<AgentMessage>>> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::Context);
+            dispatch::context(&subscribers, messages, cancel).await
+        })
+    }
+
+    fn before_provider_request<'a>(
+        &'a self,
+        event: ProviderRequestEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Value> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::BeforeProviderRequest);
+            dispatch::before_provider_request(&subscribers, event, cancel).await
+        })
+    }
+
+    fn user_bash<'a>(
+        &'a self,
+        event: UserBashEvent,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, UserBashVerdict> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::UserBash);
+            let cwd = &self.inner.services.cwd;
+            dispatch::user_bash(&subscribers, event, cwd, cancel).await
+        })
+    }
+
+    fn resources_discover(&self, reason: DiscoverReason) -> BoxFuture<'_, DiscoveredResources> {
+        Box::pin(async move {
+            self.inner.ready().await;
+            let subscribers = self.subscribers(HookEvent::ResourcesDiscover);
+            dispatch::resources_discover(&subscribers, &self.inner.services.cwd, reason).await
+        })
+    }
+
+    fn reload<'a>(
+        &'a self,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Vec<ReloadedExtension>, String>> {
+        Box::pin(async move { self.inner.reload(cancel).await.map_err(|error| error.to_string()) })
     }
 
     fn session_before_switch(

@@ -13,9 +13,21 @@ pub const DEFAULT_CALL_BUDGET: Duration = Duration::from_secs(60);
 pub const DEFAULT_MEMORY_BYTES: usize = 256 * 1024 * 1024;
 /// Wall time for the return from a cancelled call, by default.
 pub const DEFAULT_CANCEL_GRACE: Duration = Duration::from_secs(30);
+/// Dialogs of one extension that are open at the same time, by default.
+pub const DEFAULT_OPEN_DIALOGS: usize = 64;
+/// Notifications of one extension that wait, by default.
+pub const DEFAULT_QUEUED_NOTIFICATIONS: usize = 1_024;
+/// Calls of one extension that wait to be started, by default.
+pub const DEFAULT_WAITING_CALLS: usize = 4_096;
+/// What is kept of each output of a program that an extension runs, by default, in bytes.
+pub const DEFAULT_EXEC_OUTPUT_BYTES: usize = 1024 * 1024;
+/// Faults within a minute that disable an extension, by default.
+pub const DEFAULT_FAULTS_PER_MINUTE: usize = 3;
+
+const MEBIBYTE: usize = 1024 * 1024;
 
 /// The largest component file that is read.
-pub(crate) const MAX_COMPONENT_BYTES: u64 = 256 * 1024 * 1024;
+pub const MAX_COMPONENT_BYTES: u64 = 256 * 1024 * 1024;
 /// Data that one host call may take out of a guest. Everything below fits; more traps.
 pub(crate) const MAX_HOST_CALL_BYTES: usize = 64 * 1024 * 1024;
 /// Live resource handles and waitables of one instance.
@@ -32,15 +44,9 @@ const TABLE_ELEMENT_BYTES: usize = 16;
 
 /// Calls of one extension that run at the same time; later ones wait in order.
 pub(crate) const MAX_IN_FLIGHT: usize = 256;
-/// Calls of one extension that wait to be started; a call over this fails at once.
-pub(crate) const MAX_WAITING_CALLS: usize = 4_096;
-/// Notifications of one extension that wait. Fixed by the WIT contract.
-pub(crate) const MAX_QUEUED_NOTIFICATIONS: usize = 1_024;
 /// Cancelled calls that a guest does not return from, after which its instance is
 /// dropped even while others wait for calls of it.
 pub(crate) const MAX_STUCK_CALLS: usize = 32;
-/// Dialogs of one extension that are open at the same time.
-pub(crate) const MAX_OPEN_DIALOGS: usize = 64;
 
 /// Text of a dialog, a notification, a status or an editor.
 pub(crate) const MAX_UI_TEXT_BYTES: usize = 1024 * 1024;
@@ -56,20 +62,87 @@ pub(crate) const MAX_CONTENT_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) const MAX_CONTENT_BLOCKS: usize = 1_000;
 /// `details` of a tool's output, a message or a session entry, as JSON text.
 pub(crate) const MAX_DETAILS_BYTES: usize = 16 * 1024 * 1024;
+/// Values in the JSON text of a guest. A value of two bytes (`0,`) takes the host some 70
+/// once it is parsed, one of eight (`{"":0},`) some 700.
+pub(crate) const MAX_JSON_VALUES: usize = 250_000;
 /// Names, ids, labels, keys and titles.
 pub(crate) const MAX_NAME_BYTES: usize = 4 * 1024;
 /// A path that a guest names. Fixed by the WIT contract.
 pub(crate) const MAX_PATH_BYTES: usize = 4 * 1024;
 /// A system prompt, the text of a message, a summary, and instructions for one.
 pub(crate) const MAX_TEXT_BYTES: usize = 16 * 1024 * 1024;
-/// The messages that a summary is to be of, as JSON text. Fixed by the WIT contract.
-pub(crate) const MAX_SUMMARIZED_BYTES: usize = 64 * 1024 * 1024;
+/// Messages or a provider's payload, as the JSON text of an event or of its answer. Fixed
+/// by the WIT contract.
+pub(crate) const MAX_EVENT_DATA_BYTES: usize = 64 * 1024 * 1024;
+/// Skills, and prompt templates, that one answer to `resources_discover` names. Fixed by
+/// the WIT contract.
+pub(crate) const MAX_DISCOVERED_PATHS: usize = 256;
+/// A shell command. Fixed by the WIT contract.
+pub(crate) const MAX_COMMAND_BYTES: usize = 1024 * 1024;
+/// Data of an event between extensions. Fixed by the WIT contract.
+pub(crate) const MAX_BUS_DATA_BYTES: usize = 1024 * 1024;
+/// Events of other extensions that wait for one extension, in bytes.
+pub(crate) const MAX_QUEUED_BUS_BYTES: usize = 16 * 1024 * 1024;
+/// The first event of a chain, each sent by a handler of the one before, that is refused.
+/// Fixed by the WIT contract.
+pub(crate) const MAX_BUS_HOPS: u8 = 16;
+/// Tools that one extension has registered at run time. Fixed by the WIT contract.
+pub(crate) const MAX_RUNTIME_TOOLS: usize = 256;
+/// Names of `set-active-tools`.
+pub(crate) const MAX_ACTIVE_TOOLS: usize = 4_096;
+/// Providers of one extension.
+pub(crate) const MAX_PROVIDERS: usize = 64;
+/// The configuration of a provider, as JSON text.
+pub(crate) const MAX_PROVIDER_CONFIG_BYTES: usize = 1024 * 1024;
+/// A piece of a reply. Fixed by the WIT contract.
+pub(crate) const MAX_REPLY_PIECE_BYTES: usize = 1024 * 1024;
+/// All pieces of one reply, [`REPLY_PIECE_OVERHEAD`] for each included.
+pub(crate) const MAX_REPLY_BYTES: usize = 64 * 1024 * 1024;
+/// What a piece of a reply costs besides its text.
+pub(crate) const REPLY_PIECE_OVERHEAD: usize = 64;
+/// The longest `sleep`. Fixed by the WIT contract.
+pub(crate) const MAX_SLEEP: Duration = Duration::from_secs(24 * 60 * 60);
 /// A line of the log.
 pub(crate) const MAX_LOG_LINE_BYTES: usize = 8 * 1024;
 /// The end of a guest's stderr that is kept for error texts.
 pub(crate) const STDERR_TAIL_BYTES: usize = 4 * 1024;
+/// Frames of a trap's backtrace.
+pub(crate) const MAX_BACKTRACE_FRAMES: usize = 64;
+/// The name of a function, in an error or a backtrace.
+pub(crate) const MAX_FUNCTION_NAME_BYTES: usize = 200;
 /// The text of an `extension_error`.
 pub(crate) const MAX_ERROR_BYTES: usize = 2_000;
+/// A file that is read or written, the body of a request, the input of a program. Fixed by
+/// the WIT contract.
+pub(crate) const MAX_FILE_BYTES: usize = 16 * 1024 * 1024;
+/// Entries of a folder. Fixed by the WIT contract.
+pub(crate) const MAX_FOLDER_ENTRIES: usize = 100_000;
+/// File calls of one extension that work at the same time; others wait.
+pub(crate) const MAX_FILE_OPERATIONS: usize = 4;
+/// Contents, bodies and inputs that calls of one extension hold at the same time.
+pub(crate) const MAX_HELD_BYTES: usize = 64 * 1024 * 1024;
+/// Programs of one extension that run at the same time. Fixed by the WIT contract.
+pub(crate) const MAX_EXEC_RUNNING: usize = 16;
+/// Arguments of a program, all together; systems take about that much.
+pub(crate) const MAX_ARGUMENT_BYTES: usize = 1024 * 1024;
+/// Time of a program that names none. Fixed by the WIT contract.
+pub(crate) const DEFAULT_EXEC_TIMEOUT: Duration = Duration::from_secs(60);
+/// Responses of one extension that are open at the same time. Fixed by the WIT contract.
+pub(crate) const MAX_OPEN_RESPONSES: usize = 16;
+/// Redirects of one request that are followed. Fixed by the WIT contract.
+pub(crate) const MAX_REDIRECTS: usize = 10;
+/// Time of a request that names none, and the most that it may name. Fixed by the WIT
+/// contract.
+pub(crate) const DEFAULT_HTTP_TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const MAX_HTTP_TIMEOUT: Duration = Duration::from_secs(600);
+/// Headers of a request: how many, and their names and values together.
+pub(crate) const MAX_HEADERS: usize = 100;
+pub(crate) const MAX_HEADER_BYTES: usize = 64 * 1024;
+/// A URL that a guest or a redirect names.
+pub(crate) const MAX_URL_BYTES: usize = 16 * 1024;
+/// One piece of a response's body, and all of it. Fixed by the WIT contract.
+pub(crate) const MAX_BODY_PIECE: usize = 64 * 1024;
+pub(crate) const MAX_BODY_BYTES: u64 = 1024 * 1024 * 1024;
 /// Offers of an argument completion.
 pub(crate) const MAX_COMPLETIONS: usize = 1_000;
 
@@ -84,8 +157,40 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// Wall time that a guest has to return from a cancelled call. Afterwards its
     /// instance is dropped as soon as nobody waits for another call of it. Also wall
-    /// time that start-up waits for an answer to `session_directory`.
+    /// time that start-up waits for an answer to `session_directory`, and that calls of
+    /// a replaced instance have left.
     pub cancel_grace: Duration,
+    /// Dialogs that are open at the same time; one more answers that there is no UI.
+    pub open_dialogs: usize,
+    /// Notifications that wait; further ones are dropped, and that is told.
+    pub queued_notifications: usize,
+    /// Calls that wait to be started; one more fails at once.
+    pub waiting_calls: usize,
+    /// Bytes that are kept of each output of a program that it runs.
+    pub exec_output_bytes: usize,
+    /// Faults within a minute that disable it.
+    pub faults_per_minute: usize,
+}
+
+impl Limits {
+    /// By their names in the settings, in words for people.
+    pub fn describe(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("eventBudgetMs", milliseconds(self.event_budget)),
+            ("commandBudgetMs", milliseconds(self.call_budget)),
+            ("memoryMb", format!("{} MiB", self.memory_bytes / MEBIBYTE)),
+            ("cancelGraceMs", milliseconds(self.cancel_grace)),
+            ("maxOpenDialogs", self.open_dialogs.to_string()),
+            ("maxQueuedNotifications", self.queued_notifications.to_string()),
+            ("maxWaitingCalls", self.waiting_calls.to_string()),
+            ("execOutputBytes", format!("{} bytes", self.exec_output_bytes)),
+            ("faultsPerMinute", self.faults_per_minute.to_string()),
+        ]
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{} ms", time.as_millis())
 }
 
 impl Default for Limits {
@@ -95,6 +200,11 @@ impl Default for Limits {
             call_budget: DEFAULT_CALL_BUDGET,
             memory_bytes: DEFAULT_MEMORY_BYTES,
             cancel_grace: DEFAULT_CANCEL_GRACE,
+            open_dialogs: DEFAULT_OPEN_DIALOGS,
+            queued_notifications: DEFAULT_QUEUED_NOTIFICATIONS,
+            waiting_calls: DEFAULT_WAITING_CALLS,
+            exec_output_bytes: DEFAULT_EXEC_OUTPUT_BYTES,
+            faults_per_minute: DEFAULT_FAULTS_PER_MINUTE,
         }
     }
 }

@@ -17,8 +17,9 @@ use crate::cache::{Cache, Key};
 use crate::code::Code;
 use crate::discovery::Found;
 use crate::engine::{LazyRuntime, Runtime};
-use crate::fault::describe;
+use crate::fault::{backtrace, describe};
 use crate::limits::MAX_COMPONENT_BYTES;
+use crate::live::Live;
 use crate::log_file::Level;
 use crate::registration::{Registration, RegistrationError};
 use crate::state::{Mode, Services, State};
@@ -47,8 +48,13 @@ pub(crate) enum LoadError {
     Version { path: PathBuf, source: VersionError },
     #[error("{} does not fit this host: {problem}", .path.display())]
     Link { path: PathBuf, problem: String },
-    #[error("{} has changed since it was loaded; restart to use the new version", .0.display())]
+    #[error("{} has changed since it was loaded; reload to use the new version", .0.display())]
     Changed(PathBuf),
+    #[error(
+        "{} differs from the pinned hash {pinned}, it is {actual}; run wharf extension update {name}, or install it again",
+        .path.display()
+    )]
+    Pinned { path: PathBuf, name: String, pinned: String, actual: String },
     #[error("{0}")]
     Engine(String),
     /// `register` trapped, ran over its budget, or gave something unacceptable.
@@ -68,11 +74,21 @@ impl LoadError {
     }
 }
 
+/// What a loaded extension came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// `sha256:` and 64 hex digits.
+    pub(crate) content_hash: String,
+    /// Bytes of the component.
+    pub(crate) size: u64,
+}
+
 /// What loading leaves behind: what is offered, and how to get the code when it is
 /// needed.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) registration: Registration,
+    pub(crate) origin: Origin,
     key: Key,
     /// Kept only where the cache does not have it.
     code: Option<Arc<Code>>,
@@ -81,6 +97,7 @@ pub(crate) struct Loaded {
 #[derive(Debug)]
 pub(crate) struct Loader {
     pub(crate) runtime: LazyRuntime,
+    pub(crate) live: Arc<Live>,
     cache: Cache,
     services: Arc<Services>,
     /// As many threads read or compile as there are cores.
@@ -95,11 +112,19 @@ struct Content {
     key: Key,
 }
 
+impl Content {
+    fn origin(&self) -> Origin {
+        Origin { content_hash: self.key.content_hash(), size: self.bytes.len() as u64 }
+    }
+}
+
 impl Loader {
     pub(crate) fn new(cache_dir: PathBuf, services: Arc<Services>) -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        let live = Arc::<Live>::default();
         Self {
-            runtime: LazyRuntime::default(),
+            runtime: LazyRuntime::new(Arc::clone(&live)),
+            live,
             cache: Cache::new(cache_dir),
             services,
             permits: Semaphore::new(cores),
@@ -120,32 +145,39 @@ impl Loader {
     }
 
     /// What the extension offers: from the cache, else by compiling and asking it.
-    pub(crate) async fn load(self: &Arc<Self>, found: &Found) -> Result<Loaded, LoadError> {
-        let path = found.path.clone();
+    /// `services` say under which limits it is asked.
+    pub(crate) async fn load(
+        self: &Arc<Self>,
+        found: &Found,
+        services: &Arc<Services>,
+    ) -> Result<Loaded, LoadError> {
+        let of = found.clone();
         let (content, cached) = self
             .blocking(move |this| {
                 let runtime = this.runtime.get().map_err(LoadError::Engine)?;
-                let content = read(&path, &runtime)?;
+                let content = read(&of.path, &runtime)?;
+                check_pin(&of, &content.key)?;
                 let cached = this.cache.registration(&content.key);
                 Ok((content, cached))
             })
             .await?;
+        let origin = content.origin();
         if let Some(registration) = cached {
-            return Ok(Loaded { registration, key: content.key, code: None });
+            return Ok(Loaded { registration, origin, key: content.key, code: None });
         }
         let lock = self.lock(&content.key);
         let _guard = lock.lock().await;
         // The same content under another path may have been loaded meanwhile.
         if let Some(registration) = self.cache.registration(&content.key) {
-            return Ok(Loaded { registration, key: content.key, code: None });
+            return Ok(Loaded { registration, origin, key: content.key, code: None });
         }
         let key = content.key.clone();
         let (code, is_cached) = self.compiled(found, content).await?;
-        let registration = self.register(found, &code).await?;
+        let registration = self.register(found, services, &code).await?;
         if let Err(error) = self.cache.store_registration(&key, &registration) {
             self.log_cache_error(&found.name, &error);
         }
-        Ok(Loaded { registration, key, code: (!is_cached).then_some(code) })
+        Ok(Loaded { registration, origin, key, code: (!is_cached).then_some(code) })
     }
 
     /// The code of an extension that has registered. About 0.1 ms with a warm cache.
@@ -177,6 +209,7 @@ impl Loader {
 
     fn lock(&self, key: &Key) -> Arc<tokio::sync::Mutex<()>> {
         let mut locks = self.compiling.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.retain(|_, lock| Arc::strong_count(lock) > 1);
         Arc::clone(locks.entry(key.clone()).or_default())
     }
 
@@ -207,12 +240,17 @@ impl Loader {
 
     /// Asks an instance of its own, which is thrown away, so that an extension starts
     /// from the same state whether or not the cache knew it.
-    async fn register(&self, found: &Found, code: &Code) -> Result<Registration, LoadError> {
+    async fn register(
+        &self,
+        found: &Found,
+        services: &Arc<Services>,
+        code: &Code,
+    ) -> Result<Registration, LoadError> {
         let runtime = self.runtime.get().map_err(LoadError::Engine)?;
         let clock = GuestClock::new();
         let mut store = State::store(
             &runtime,
-            self.services.of(&found.name),
+            services.of(&found.name),
             found.name.as_str().into(),
             Mode::Registering,
             Arc::clone(&clock),
@@ -231,7 +269,11 @@ impl Loader {
         let result = tokio::time::timeout(REGISTER_WALL_TIME, run).await;
         match result {
             Ok(Ok((registration,))) => Ok(Registration::from_guest(registration)?),
-            Ok(Err(error)) => Err(LoadError::Register(describe(&error, store.data()))),
+            Ok(Err(error)) => {
+                let state = store.data();
+                state.log_block(Level::Error, &backtrace("register", &error, state));
+                Err(LoadError::Register(describe(&error, state)))
+            }
             Err(_) => Err(LoadError::Register(format!(
                 "it did not return within {} s",
                 REGISTER_WALL_TIME.as_secs()
@@ -246,13 +288,26 @@ impl Loader {
 }
 
 fn link(runtime: &Runtime, component: &Component, found: &Found) -> Result<Arc<Code>, LoadError> {
-    let handlers = version::check(&runtime.engine, component, &found.name)
+    let (handlers, built_for) = version::check(&runtime.engine, component, &found.name)
         .map_err(|source| LoadError::Version { path: found.path.clone(), source })?;
-    let code = Code::link(runtime, component, &handlers).map_err(|error| LoadError::Link {
-        path: found.path.clone(),
-        problem: format!("{error:#}"),
+    let code = Code::link(runtime, component, &handlers, built_for).map_err(|error| {
+        LoadError::Link { path: found.path.clone(), problem: format!("{error:#}") }
     })?;
     Ok(Arc::new(code))
+}
+
+/// Holds an installed component to the content that was installed.
+fn check_pin(found: &Found, key: &Key) -> Result<(), LoadError> {
+    let actual = key.content_hash();
+    match &found.pinned {
+        Some(pinned) if *pinned != actual => Err(LoadError::Pinned {
+            path: found.path.clone(),
+            name: found.name.clone(),
+            pinned: pinned.clone(),
+            actual,
+        }),
+        _ => Ok(()),
+    }
 }
 
 fn read(path: &Path, runtime: &Runtime) -> Result<Content, LoadError> {

@@ -46,7 +46,7 @@ impl fmt::Display for Level {
 
 #[derive(Debug)]
 enum Entry {
-    Line(Vec<u8>),
+    Lines(Vec<u8>),
     /// Answered when everything before it is in the file.
     Flush(oneshot::Sender<()>),
 }
@@ -65,9 +65,16 @@ impl LogFile {
     }
 
     pub(crate) fn write(&self, extension: &str, level: Level, text: &str) {
-        let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let text = truncated(text.replace(['\n', '\r'], "\\n"), MAX_LOG_LINE_BYTES);
-        let line = format!("{millis} {level} [{extension}] {text}\n").into_bytes();
+        self.queue(line(extension, level, text));
+    }
+
+    /// Lines that nothing comes between.
+    pub(crate) fn write_block(&self, extension: &str, level: Level, text: &str) {
+        let lines = text.lines().map(|text| line(extension, level, text));
+        self.queue(lines.collect::<String>());
+    }
+
+    fn queue(&self, lines: String) {
         let entries = self.entries.get_or_init(|| {
             let (sender, receiver) = sync_channel(QUEUED_LINES);
             let path = self.path.clone();
@@ -78,7 +85,7 @@ impl LogFile {
             spawned.is_ok().then_some(sender)
         });
         if let Some(entries) = entries
-            && entries.try_send(Entry::Line(line)).is_err()
+            && entries.try_send(Entry::Lines(lines.into_bytes())).is_err()
         {
             self.dropped.fetch_add(1, Relaxed);
         }
@@ -95,12 +102,18 @@ impl LogFile {
     }
 }
 
+fn line(extension: &str, level: Level, text: &str) -> String {
+    let millis = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+    let text = truncated(text.replace(['\n', '\r'], "\\n"), MAX_LOG_LINE_BYTES);
+    format!("{millis} {level} [{extension}] {text}\n")
+}
+
 /// Ends when the sender is gone. A log that cannot be written is not worth a failure.
 fn write_entries(path: &Path, entries: &Receiver<Entry>, dropped: &AtomicU64) {
     let mut log = open(path).ok();
     for entry in entries {
         let line = match entry {
-            Entry::Line(line) => line,
+            Entry::Lines(lines) => lines,
             Entry::Flush(done) => {
                 // Whoever waited may have given up.
                 let _ = done.send(());
@@ -154,6 +167,11 @@ mod tests {
         let lines: Vec<_> = text.lines().map(|line| line.split_once(' ').unwrap().1).collect();
         assert_eq!(lines[0], "stdout [a] one\\ntwo");
         assert!(lines[1].starts_with("warn [b] xxx"));
+        log.write_block("c", Level::Error, "first\nsecond");
+        log.flushed().await;
+        let text = fs::read_to_string(directory.path().join("deep/extensions.log")).unwrap();
+        let block: Vec<_> = text.lines().skip(2).map(|l| l.split_once(' ').unwrap().1).collect();
+        assert_eq!(block, ["error [c] first", "error [c] second"]);
         assert!(lines[1].ends_with("[... 1 bytes over the limit of 8192 dropped]"), "{}", lines[1]);
     }
 }

@@ -8,6 +8,8 @@ use wharf_agent::tool::ToolSpec;
 
 use crate::bindings::types as wit;
 use crate::limits::{MAX_NAME_BYTES, MAX_UI_TEXT_BYTES};
+use crate::permissions::{self, Malformed};
+use crate::schema::object_schema;
 
 const MAX_COMMANDS: usize = 256;
 const MAX_TOOLS: usize = 256;
@@ -15,62 +17,65 @@ const MAX_SUBSCRIPTIONS: usize = 256;
 const MAX_FLAGS: usize = 256;
 const MAX_SHORTCUTS: usize = 256;
 const MAX_PERMISSIONS: usize = 256;
+/// Words of a program that is asked for.
+const MAX_EXEC_WORDS: usize = 256;
 const MAX_GUIDELINES: usize = 100;
 /// Characters of a command's or a tool's name. Fixed by the WIT contract.
 const MAX_ITEM_NAME: usize = 64;
 
 /// A registration as it stands in the cache, in the newest version's shape.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Registration {
-    pub(crate) id: String,
-    pub(crate) version: String,
-    pub(crate) description: String,
-    pub(crate) commands: Vec<Command>,
-    pub(crate) tools: Vec<Tool>,
+pub struct Registration {
+    pub id: String,
+    pub version: String,
+    pub description: String,
+    pub commands: Vec<Command>,
+    pub tools: Vec<Tool>,
     /// As the extension wrote them, unknown ones too.
-    pub(crate) subscriptions: Vec<String>,
-    pub(crate) flags: Vec<Flag>,
-    pub(crate) shortcuts: Vec<Shortcut>,
-    pub(crate) permissions: Vec<Permission>,
+    pub subscriptions: Vec<String>,
+    pub flags: Vec<Flag>,
+    pub shortcuts: Vec<Shortcut>,
+    pub permissions: Vec<Permission>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Command {
-    pub(crate) name: String,
-    pub(crate) description: String,
-    pub(crate) argument_hint: Option<String>,
+pub struct Command {
+    pub name: String,
+    pub description: String,
+    pub argument_hint: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Tool {
-    pub(crate) name: String,
-    label: String,
-    description: String,
-    parameters: Value,
-    prompt_snippet: Option<String>,
-    prompt_guidelines: Vec<String>,
-    sequential: bool,
-    pub(crate) overrides: bool,
+pub struct Tool {
+    pub name: String,
+    pub label: String,
+    pub description: String,
+    pub parameters: Value,
+    pub prompt_snippet: Option<String>,
+    pub prompt_guidelines: Vec<String>,
+    pub sequential: bool,
+    pub overrides: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Flag {
-    name: String,
-    description: String,
-    takes_value: bool,
+pub struct Flag {
+    pub name: String,
+    pub description: String,
+    pub takes_value: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Shortcut {
-    key: String,
-    description: String,
-    command: String,
+pub struct Shortcut {
+    pub key: String,
+    pub description: String,
+    pub command: String,
 }
 
-/// Asked for; this version of the host grants none.
+/// What an extension asks for beyond the UI and the session; what the patterns mean is
+/// `permissions`'.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Permission {
+pub enum Permission {
     FsRead(String),
     FsWrite(String),
     Net(String),
@@ -91,6 +96,8 @@ pub(crate) enum RegistrationError {
     TooMany { what: &'static str, count: usize, cap: usize },
     #[error("{what} has {bytes} bytes; the limit is {cap}")]
     TooLong { what: String, bytes: usize, cap: usize },
+    #[error("{0}")]
+    Permission(#[from] Malformed),
     #[error("the parameters of the tool {tool:?} are no JSON Schema of an object: {problem}")]
     Parameters { tool: String, problem: String },
 }
@@ -133,14 +140,29 @@ impl Registration {
             match HookEvent::ALL.into_iter().find(|event| event.name() == name) {
                 Some(event) if known.contains(&event) => {}
                 Some(event) => known.push(event),
+                None if topic_of(name).is_some() => {}
                 None => unknown.push(name.as_str()),
             }
         }
         (known, unknown)
     }
+
+    /// The topics of events between extensions that it subscribes to.
+    pub(crate) fn topics(&self) -> Vec<&str> {
+        let mut topics: Vec<_> =
+            self.subscriptions.iter().filter_map(|name| topic_of(name)).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        topics
+    }
 }
 
 impl Tool {
+    /// Checks what a guest gave.
+    pub(crate) fn from_guest(spec: wit::ToolSpec) -> Result<Self, RegistrationError> {
+        tool(spec)
+    }
+
     pub(crate) fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: self.name.clone(),
@@ -168,6 +190,15 @@ fn check_counts(guest: &wit::Registration) -> Result<(), RegistrationError> {
         }
     }
     Ok(())
+}
+
+/// The topic of a subscription `bus:TOPIC`.
+fn topic_of(subscription: &str) -> Option<&str> {
+    subscription.strip_prefix("bus:").filter(|topic| is_topic(topic))
+}
+
+pub(crate) fn is_topic(topic: &str) -> bool {
+    is_name(topic, |c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
 }
 
 fn is_name(name: &str, allowed: impl Fn(char) -> bool) -> bool {
@@ -256,15 +287,6 @@ fn tool(spec: wit::ToolSpec) -> Result<Tool, RegistrationError> {
     })
 }
 
-fn object_schema(text: &str) -> Result<Value, String> {
-    let schema: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if schema.get("type") != Some(&Value::from("object")) {
-        return Err("its root must have \"type\": \"object\"".to_owned());
-    }
-    jsonschema::meta::validate(&schema).map_err(|error| error.to_string())?;
-    Ok(schema)
-}
-
 fn flag(spec: wit::FlagSpec) -> Result<Flag, RegistrationError> {
     short("a flag's name", &spec.name)?;
     long("a flag's description", &spec.description)?;
@@ -280,7 +302,7 @@ fn shortcut(spec: wit::ShortcutSpec) -> Result<Shortcut, RegistrationError> {
 
 fn permission(request: wit::PermissionRequest) -> Result<Permission, RegistrationError> {
     let what = "a permission request";
-    Ok(match request {
+    let permission = match request {
         wit::PermissionRequest::FsRead(glob) => {
             short(what, &glob)?;
             Permission::FsRead(glob)
@@ -294,6 +316,11 @@ fn permission(request: wit::PermissionRequest) -> Result<Permission, Registratio
             Permission::Net(host)
         }
         wit::PermissionRequest::Exec(words) => {
+            if words.len() > MAX_EXEC_WORDS {
+                let what = "words in one permission request";
+                let (count, cap) = (words.len(), MAX_EXEC_WORDS);
+                return Err(RegistrationError::TooMany { what, count, cap });
+            }
             for word in &words {
                 short(what, word)?;
             }
@@ -303,7 +330,9 @@ fn permission(request: wit::PermissionRequest) -> Result<Permission, Registratio
             short(what, &name)?;
             Permission::Env(name)
         }
-    })
+    };
+    permissions::check(&permission)?;
+    Ok(permission)
 }
 
 #[cfg(test)]
@@ -381,33 +410,49 @@ mod tests {
     #[test]
     fn tool_parameters_are_a_schema_of_an_object() {
         let prefix = "the parameters of the tool \"t\" are no JSON Schema of an object: ";
-        check(|r| r.tools = vec![with_tool("t", r#"{"type":"object"}"#)], None);
+        let deep = |levels: usize| {
+            let (open, close) = ("[".repeat(levels - 1), "]".repeat(levels - 1));
+            format!(r#"{{"type":"object","default":{open}{close}}}"#)
+        };
+        for parameters in [r#"{"type":"object"}"#, &deep(64)] {
+            check(|r| r.tools = vec![with_tool("t", parameters)], None);
+        }
         for (parameters, problem) in [
-            ("{", "EOF while parsing an object at line 1 column 1"),
+            ("{", "is no JSON: EOF while parsing an object at line 1 column 1"),
             ("[]", "its root must have \"type\": \"object\""),
             (r#"{"type":"string"}"#, "its root must have \"type\": \"object\""),
+            (&deep(65), "they are more than 64 levels deep"),
         ] {
             check(
                 |r| r.tools = vec![with_tool("t", parameters)],
                 Some(&format!("{prefix}{problem}")),
             );
         }
-        let mut registration = guest();
-        registration.tools = vec![with_tool("t", r#"{"type":"object","properties":5}"#)];
-        assert!(Registration::from_guest(registration).is_err());
+        for unusable in [
+            r#"{"type":"object","properties":5}"#,
+            r##"{"type":"object","$ref":"#/$defs/none"}"##,
+            r#"{"type":"object","$ref":"https://example.org/schema.json"}"#,
+        ] {
+            let mut registration = guest();
+            registration.tools = vec![with_tool("t", unusable)];
+            assert!(Registration::from_guest(registration).is_err(), "{unusable}");
+        }
     }
 
     #[test]
     fn unknown_subscriptions_are_told_apart() {
         let mut registration = guest();
         registration.subscriptions =
-            ["tool_call", "context", "tool_call", "agent_end"].map(String::from).into();
+            ["tool_call", "contexts", "bus:a.B-1_", "bus:", "bus:a b", "tool_call", "agent_end"]
+                .map(String::from)
+                .into();
         let Ok(registration) = Registration::from_guest(registration) else {
             panic!("not accepted");
         };
         let (known, unknown) = registration.events();
         assert_eq!(known, [HookEvent::ToolCall, HookEvent::AgentEnd]);
-        assert_eq!(unknown, ["context"]);
+        assert_eq!(unknown, ["contexts", "bus:", "bus:a b"]);
+        assert_eq!(registration.topics(), ["a.B-1_"]);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wharf_agent::hooks::{ExtensionCommand, HookEvent};
 
 use crate::extension::{Extension, Status};
-use crate::registration::Registration;
+use crate::registration::{self, Registration};
 use crate::tool::ExtensionTool;
 
 /// Something that two extensions, or an extension and the host, disagree about.
@@ -31,6 +31,8 @@ pub(crate) struct Registry {
     by_name: HashMap<String, usize>,
     pub(crate) tools: Vec<Arc<ExtensionTool>>,
     subscribers: HashMap<HookEvent, Vec<Arc<Extension>>>,
+    /// By topic.
+    bus: HashMap<String, Vec<Arc<Extension>>>,
     pub(crate) clashes: Vec<Clash>,
 }
 
@@ -51,15 +53,20 @@ impl Registry {
                         first.path().display()
                     ),
                 });
-                extension.set_shadowed();
+                extension.set_shadowed(true);
                 continue;
             }
+            extension.set_shadowed(false);
             ids.insert(&registration.id, extension);
             active.push((extension, registration));
         }
         registry.add_commands(&active);
         for (extension, registration) in &active {
-            registry.add_tools(extension, registration, built_in_tools);
+            let added = extension.offers.tools();
+            registry.add_tools(extension, registration, &added, built_in_tools);
+            for topic in registration.topics() {
+                registry.bus.entry(topic.to_owned()).or_default().push(Arc::clone(extension));
+            }
             let (known, unknown) = registration.events();
             for event in known {
                 registry.subscribers.entry(event).or_default().push(Arc::clone(extension));
@@ -109,13 +116,17 @@ impl Registry {
     }
 
     /// The first extension with a name wins; a built-in is replaced only on purpose.
+    /// `added` are tools of run time: each replaces one of its name of this extension.
     fn add_tools(
         &mut self,
         extension: &Arc<Extension>,
         registration: &Registration,
+        added: &[Arc<registration::Tool>],
         built_in_tools: &[String],
     ) {
-        for tool in &registration.tools {
+        let is_added = |name: &str| added.iter().any(|tool| tool.name == name);
+        let registered = registration.tools.iter().filter(|tool| !is_added(&tool.name));
+        for tool in registered.chain(added.iter().map(|tool| &**tool)) {
             let taken = self.tools.iter().find(|other| other.name() == tool.name);
             let problem = if let Some(first) = taken {
                 Some(format!(
@@ -143,6 +154,34 @@ impl Registry {
         }
     }
 
+    /// Why `extension` cannot add `tool` now, if so.
+    pub(crate) fn clash(
+        &self,
+        extension: &Arc<Extension>,
+        tool: &registration::Tool,
+        built_in_tools: &[String],
+    ) -> Option<String> {
+        let of_another = self
+            .tools
+            .iter()
+            .find(|other| other.name() == tool.name && !Arc::ptr_eq(other.extension(), extension));
+        if let Some(other) = of_another {
+            return Some(format!(
+                "there is a tool {:?} of the extension {}",
+                tool.name,
+                other.extension().name()
+            ));
+        }
+        (built_in_tools.contains(&tool.name) && !tool.overrides).then(|| {
+            format!("{:?} is the name of a built-in tool, and `overrides` is not set", tool.name)
+        })
+    }
+
+    /// In load order.
+    pub(crate) fn bus_subscribers(&self, topic: &str) -> &[Arc<Extension>] {
+        self.bus.get(topic).map_or(&[], Vec::as_slice)
+    }
+
     pub(crate) fn command(&self, name: &str) -> Option<&Command> {
         self.by_name.get(name).and_then(|index| self.commands.get(*index))
     }
@@ -163,10 +202,13 @@ mod tests {
     use wharf_agent::ui::NoUi;
 
     use super::*;
+    use crate::ask::Permits;
     use crate::bindings::types::Notification;
-    use crate::discovery::Found;
-    use crate::limits::{Limits, MAX_QUEUED_NOTIFICATIONS};
+    use crate::discovery::{Found, Scope};
+    use crate::extension::NoteKind;
+    use crate::limits::{DEFAULT_QUEUED_NOTIFICATIONS, Limits};
     use crate::log_file::LogFile;
+    use crate::places::Places;
     use crate::report::{Report, Reporter};
     use crate::state::Services;
 
@@ -191,12 +233,19 @@ mod tests {
             log: Arc::new(LogFile::new(PathBuf::new())),
             reporter: Arc::clone(&kept) as Arc<dyn Reporter>,
             cwd: PathBuf::new(),
+            permits: Arc::new(Permits::new(Places::new(PathBuf::new(), None, PathBuf::new()))),
             limits: Limits::default(),
             own_limits: Arc::default(),
+            flags: Arc::default(),
+            peers: Arc::default(),
             runtime: tokio::runtime::Handle::current(),
         };
-        let found =
-            Found { path: format!("/{id}.wasm").into(), name: id.to_owned(), is_explicit: false };
+        let found = Found {
+            path: format!("/{id}.wasm").into(),
+            name: id.to_owned(),
+            scope: Scope::User,
+            pinned: None,
+        };
         let (extension, mailbox) = Extension::new(found, Arc::new(services));
         // Kept open: these tests have no actor.
         std::mem::forget(mailbox);
@@ -207,7 +256,7 @@ mod tests {
                 "name": name, "label": "", "description": "", "parameters": {"type": "object"},
                 "prompt_guidelines": [], "sequential": false, "overrides": overrides,
             })).collect::<Vec<_>>(),
-            "subscriptions": ["tool_call", "context"],
+            "subscriptions": ["tool_call", "contexts"],
             "flags": [], "shortcuts": [], "permissions": [],
         });
         let registration = serde_json::from_value(registration).unwrap();
@@ -243,7 +292,7 @@ mod tests {
             .clashes
             .iter()
             .map(|clash| format!("{}: {}", clash.extension.name(), clash.problem))
-            .filter(|problem| !problem.contains("context"))
+            .filter(|problem| !problem.contains("contexts"))
             .collect();
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].starts_with("a: its tool \"read\" is left out"), "{problems:?}");
@@ -263,7 +312,7 @@ mod tests {
             problems,
             [
                 "its id \"a\" is taken by /a.wasm; it is not used",
-                "it subscribes to \"context\", which this host does not know",
+                "it subscribes to \"contexts\", which this host does not know",
             ]
         );
     }
@@ -271,8 +320,9 @@ mod tests {
     #[tokio::test]
     async fn notifications_over_the_queue_are_dropped_and_told_once() {
         let (extension, kept) = extension("a", &[], &[]);
-        for _ in 0..MAX_QUEUED_NOTIFICATIONS + 10 {
-            extension.notify(HookEvent::TurnStart, Arc::new(Notification::TurnStart));
+        for _ in 0..DEFAULT_QUEUED_NOTIFICATIONS + 10 {
+            let kind = NoteKind::Hook(HookEvent::TurnStart);
+            extension.notify(kind, Arc::new(Notification::TurnStart));
         }
         let reports = kept.0.lock().unwrap();
         assert_eq!(reports.len(), 1);

@@ -20,7 +20,7 @@ pub(crate) struct ApiVersion {
 
 /// The versions that this host serves, one folder of `wit/` each.
 const OLDEST: ApiVersion = ApiVersion { major: 0, minor: 1, patch: 0 };
-const NEWEST: ApiVersion = ApiVersion { major: 0, minor: 1, patch: 0 };
+const NEWEST: ApiVersion = ApiVersion { major: 0, minor: 1, patch: 1 };
 
 impl fmt::Display for ApiVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,23 +54,23 @@ pub(crate) enum VersionError {
     NotAnExtension,
 }
 
-/// The exported `handlers` of a component whose version this host serves.
+/// The exported `handlers` of a component whose version this host serves, and the version.
 pub(crate) fn check(
     engine: &Engine,
     component: &Component,
     extension: &str,
-) -> Result<ComponentExportIndex, VersionError> {
+) -> Result<(ComponentExportIndex, ApiVersion), VersionError> {
     let ty = component.component_type();
     let imports = ty.imports(engine).map(|(name, _)| name);
     let names: Vec<&str> = imports.chain(ty.exports(engine).map(|(name, _)| name)).collect();
-    if let Some(built_for) = newest_required(&names)
-        && !(OLDEST..=NEWEST).contains(&built_for)
-    {
+    let built_for = newest_required(&names).unwrap_or(OLDEST);
+    if !(OLDEST..=NEWEST).contains(&built_for) {
         return Err(VersionError::Unsupported { extension: extension.to_owned(), built_for });
     }
     ty.exports(engine)
         .find(|(name, _)| name.split('@').next() == Some(HANDLERS))
         .and_then(|(name, _)| component.get_export_index(None, name))
+        .map(|handlers| (handlers, built_for))
         .ok_or(VersionError::NotAnExtension)
 }
 

@@ -279,6 +279,15 @@ pub struct BashParams {
     pub exclude_from_context: Option<bool>,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct CompleteArgumentParams {
+    /// As `get_commands` names it, without the slash.
+    pub command: String,
+    /// What has been written of the argument.
+    #[serde(default)]
+    pub argument: String,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct NoParams {}
 
@@ -361,6 +370,9 @@ commands! {
     "get_performance_stats" => GetPerformanceStats(NoParams),
     "get_last_assistant_text" => GetLastAssistantText(NoParams),
     "get_version" => GetVersion(NoParams),
+    "get_extensions" => GetExtensions(NoParams),
+    "complete_argument" => CompleteArgument(CompleteArgumentParams),
+    "reload" => Reload(NoParams),
 }
 
 /// Reads parameters and names the field that is wrong.

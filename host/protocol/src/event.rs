@@ -56,6 +56,25 @@ pub struct CompactionResult {
     pub details: Option<Value>,
 }
 
+/// What a reload did to one extension.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ReloadedExtension {
+    pub id: String,
+    pub path: String,
+    /// Not there: the extension is new.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub old_version: Option<String>,
+    /// Not there: the extension is gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_version: Option<String>,
+    /// Its content is another one than before.
+    pub changed: bool,
+    /// Why the new content is not used; the old one goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Event {
@@ -157,6 +176,11 @@ pub enum Event {
         event: String,
         error: String,
     },
+    /// Extensions and resources have been loaded anew.
+    ExtensionsReloaded {
+        /// All that were found, and those that are gone.
+        extensions: Vec<ReloadedExtension>,
+    },
     ExtensionUiRequest(crate::ui::UiRequest),
     ExtensionUiResponseHandled {
         id: String,
@@ -187,6 +211,7 @@ impl Event {
             Self::TasksUpdate { .. } => "tasks_update",
             Self::SuggestNext { .. } => "suggest_next",
             Self::ExtensionError { .. } => "extension_error",
+            Self::ExtensionsReloaded { .. } => "extensions_reloaded",
             Self::ExtensionUiRequest(_) => "extension_ui_request",
             Self::ExtensionUiResponseHandled { .. } => "extension_ui_response_handled",
         }

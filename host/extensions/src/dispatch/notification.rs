@@ -177,6 +177,7 @@ fn wire(event: &Event) -> Option<wit::Notification> {
         | Event::SessionNameChanged { .. }
         | Event::TasksUpdate { .. }
         | Event::SuggestNext { .. }
+        | Event::ExtensionsReloaded { .. }
         | Event::ExtensionError { .. }
         | Event::ExtensionUiRequest(_)
         | Event::ExtensionUiResponseHandled { .. } => return None,

@@ -32,7 +32,7 @@ async fn one(
 ) -> Option<PathBuf> {
     let kind = HookEvent::SessionDirectory;
     let report = |problem: &str| extension.report_error(kind.name(), problem);
-    let grace = extension.services.limits.cancel_grace;
+    let grace = extension.limits().cancel_grace;
     let cancel = CancellationToken::new();
     let answer = ask(extension, kind, Request::SessionDirectory, data, &cancel);
     let Ok(answer) = tokio::time::timeout(grace, answer).await else {

@@ -6,11 +6,16 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 use wasmtime::AsContextMut;
 use wasmtime::component::Accessor;
+use wharf_agent::hooks::TreeOptions;
 use wharf_agent::host_api::HostApi;
 
-use super::no_agent;
-use crate::bindings::control::{Host, HostWithStore};
+use super::{bounded, no_agent};
+use crate::bindings::control::{
+    ForkOutcome, Host, HostWithStore, NavigateOptions, NavigateOutcome, NewSessionOptions,
+    ReloadedExtension,
+};
 use crate::bindings::types::HostError;
+use crate::limits::{MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_TEXT_BYTES};
 use crate::state::{CallKind, Interfaces, State, root_task};
 
 impl Host for State {}
@@ -35,8 +40,74 @@ impl HostWithStore<State> for Interfaces {
         file: String,
     ) -> Result<bool, HostError> {
         let (api, cancel) = in_command(accessor, "switch-session")?;
+        bounded("file", &file, MAX_PATH_BYTES)?;
         until(&cancel, async { Ok(api.switch_session(PathBuf::from(file)).await?) }).await
     }
+
+    async fn new_session_with(
+        accessor: &Accessor<State, Self>,
+        options: NewSessionOptions,
+    ) -> Result<bool, HostError> {
+        let (api, cancel) = in_command(accessor, "new-session-with")?;
+        bounded("parent-session", text(&options.parent_session), MAX_PATH_BYTES)?;
+        until(&cancel, async { Ok(api.new_session_with(options.parent_session).await?) }).await
+    }
+
+    async fn fork(
+        accessor: &Accessor<State, Self>,
+        entry: String,
+    ) -> Result<ForkOutcome, HostError> {
+        let (api, cancel) = in_command(accessor, "fork")?;
+        bounded("entry", &entry, MAX_NAME_BYTES)?;
+        until(&cancel, async {
+            let forked = api.fork(entry).await?;
+            Ok(ForkOutcome { cancelled: forked.cancelled, text: forked.text })
+        })
+        .await
+    }
+
+    async fn navigate_tree(
+        accessor: &Accessor<State, Self>,
+        target: String,
+        options: NavigateOptions,
+    ) -> Result<NavigateOutcome, HostError> {
+        let (api, cancel) = in_command(accessor, "navigate-tree")?;
+        bounded("target", &target, MAX_NAME_BYTES)?;
+        bounded("custom-instructions", text(&options.custom_instructions), MAX_TEXT_BYTES)?;
+        bounded("label", text(&options.label), MAX_NAME_BYTES)?;
+        let options = TreeOptions {
+            summarize: options.summarize,
+            custom_instructions: options.custom_instructions,
+            replace_instructions: options.replace_instructions,
+            label: options.label,
+        };
+        until(&cancel, async {
+            let moved = api.navigate_tree(target, options).await?;
+            Ok(NavigateOutcome { cancelled: moved.cancelled, editor_text: moved.editor_text })
+        })
+        .await
+    }
+
+    async fn reload(accessor: &Accessor<State, Self>) -> Result<Vec<ReloadedExtension>, HostError> {
+        let (api, _) = in_command(accessor, "reload")?;
+        let runtime = accessor.with(|mut access| access.get().services.runtime.clone());
+        // It may replace the very instance that asks, which cancels this command: what has
+        // begun goes on to its end all the same.
+        let reload = runtime.spawn(api.reload()).await;
+        let reloaded = reload.map_err(|error| HostError::Failed(error.to_string()))??;
+        let reloaded = reloaded.into_iter().map(|extension| ReloadedExtension {
+            id: extension.id,
+            old_version: extension.old_version,
+            new_version: extension.new_version,
+            changed: extension.changed,
+            error: extension.error,
+        });
+        Ok(reloaded.collect())
+    }
+}
+
+fn text(option: &Option<String>) -> &str {
+    option.as_deref().unwrap_or_default()
 }
 
 /// The agent, and the token of the command that asks.

@@ -18,8 +18,7 @@ use crate::bindings::ui::{
     WidgetPlacement as WitPlacement,
 };
 use crate::limits::{
-    ASK_OPTIONS, MAX_DIALOG_OPTIONS, MAX_NAME_BYTES, MAX_OPEN_DIALOGS, MAX_UI_TEXT_BYTES,
-    MAX_WIDGET_LINES, truncated,
+    ASK_OPTIONS, MAX_DIALOG_OPTIONS, MAX_NAME_BYTES, MAX_UI_TEXT_BYTES, MAX_WIDGET_LINES, truncated,
 };
 use crate::log_file::Level;
 use crate::state::{CallKind, CallRecord, Interfaces, State, root_task};
@@ -222,8 +221,9 @@ async fn open(
     let opened: Result<Opened, String> = accessor.with(|mut access| {
         let task = root_task(&mut access.as_context_mut());
         let state = access.get();
-        if Arc::strong_count(&state.open_dialogs) > MAX_OPEN_DIALOGS {
-            return Err(format!("{MAX_OPEN_DIALOGS} dialogs are open already"));
+        let most = state.services.limits.open_dialogs;
+        if Arc::strong_count(&state.open_dialogs) > most {
+            return Err(format!("{most} dialogs are open already"));
         }
         let cancel = match task.and_then(|task| state.calls.get(&task)) {
             Some(CallRecord { kind: CallKind::StartUp, event, .. }) => {

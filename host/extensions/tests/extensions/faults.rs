@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use wharf_agent::hooks::{HookEvent, HookNotification, Hooks, ToolCallVerdict};
-use wharf_extensions::Limits;
+use wharf_extensions::{ExtensionState, Limits};
 use wharf_protocol::Event;
 
 use crate::support::{Fixture, Setup, patiently, runs};
@@ -46,11 +46,11 @@ async fn a_panicking_tool_call_handler_blocks_and_the_third_fault_disables_it() 
     }
     assert_eq!(
         fixture.report().await,
-        "load: it is disabled after three faults within a minute; restart wharf to try again"
+        "load: it is disabled after three faults within a minute; reload to try again"
     );
     assert_eq!(
         reason(fixture.bash("ls").await),
-        "extension panics failed: it is disabled after three faults within a minute; restart wharf to try again"
+        "extension panics failed: it is disabled after three faults within a minute; reload to try again"
     );
     fixture.command("beat 1").await;
     assert_eq!(fixture.ui.notified().await, "beat 1");
@@ -159,4 +159,43 @@ async fn a_new_instance_gets_session_start_again() {
     assert!(fixture.report().await.starts_with("command: /counts: "));
     fixture.command("counts").await;
     assert_eq!(fixture.ui.notified().await, r#"{"session_start":1}"#);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trap_names_the_guests_function_and_its_backtrace_is_in_the_log() {
+    let fixture = Fixture::new(&["panics", "panics-register"]).await;
+    let register = fixture.report().await;
+    fixture.command("boom").await;
+    let report = fixture.report().await;
+    assert!(report.contains("boom on purpose"), "{report}");
+    assert!(report.ends_with(") at panics::explode"), "{report}");
+    assert!(!report.contains('\n'));
+    // A component without names has none to tell.
+    assert!(register.contains("boom on purpose") && !register.contains(") at "), "{register}");
+
+    let log = fixture.log().await;
+    let lines: Vec<&str> =
+        log.lines().filter_map(|line| line.split_once("] ")).map(|l| l.1).collect();
+    let at = lines.iter().position(|line| line.starts_with("/boom: command failed: ")).unwrap();
+    let rest = &lines[at..];
+    let frames = rest.iter().position(|line| line.starts_with("backtrace, ")).unwrap();
+    assert!(rest[frames + 1].starts_with("   0: "), "{rest:?}");
+    assert!(rest[frames..].iter().any(|line| line.contains("panics::explode")), "{rest:?}");
+    assert!(lines.iter().any(|line| line.contains("(the component has no names)")), "{lines:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disabled_extension_comes_back_with_a_reload() {
+    let fixture = Fixture::new(&["panics", "heartbeat"]).await;
+    for _ in 0..3 {
+        fixture.command("boom").await;
+        fixture.report().await;
+    }
+    assert!(fixture.report().await.starts_with("load: it is disabled after three faults"));
+    let states = || fixture.host.list().into_iter().map(|info| info.state).collect::<Vec<_>>();
+    assert_eq!(states(), [ExtensionState::Disabled, ExtensionState::Registered]);
+    let told = fixture.reload().await;
+    assert!(told.iter().all(|one| !one.changed && one.error.is_none()), "{told:?}");
+    assert_eq!(states(), [ExtensionState::Registered, ExtensionState::Registered]);
+    assert_eq!(fixture.bash("ls").await, runs("ls"));
 }

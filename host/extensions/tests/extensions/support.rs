@@ -1,23 +1,33 @@
 //! A host with a front end, an agent and reports that tests can look into.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use wharf_agent::hooks::{CommandLookup, Hooks, ToolCallEvent, ToolCallVerdict};
-use wharf_agent::host_api::{Delivery, HostApi, HostApiError};
-use wharf_agent::tool::ToolSpec;
-use wharf_agent::ui::{Dialog, DialogOutcome, NotifyKind, Ui, UiUpdate};
-use wharf_extensions::{ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Sources};
+use wharf_agent::hooks::{
+    CommandLookup, Hooks, ReloadedExtension, ToolCallEvent, ToolCallVerdict, TreeOptions,
+};
+use wharf_agent::host_api::{
+    BuiltInCall, CommandInfo, CommandSource, Delivery, ExecError, ExecOutput, ExecRequest, HostApi,
+    HostApiError, HttpError, HttpErrorKind, HttpRequest, HttpResponse, ProviderOffer,
+};
+use wharf_agent::tool::{ToolOutput, ToolSpec};
+use wharf_agent::ui::{Dialog, DialogOutcome, NoUi, NotifyKind, Ui, UiUpdate};
+use wharf_agent::{ContextUsage, Forked, Navigated};
+use wharf_extensions::{
+    ExtensionHost, ExtensionHostOptions, Limits, Loadable, Report, Reporter, Sources,
+};
 use wharf_protocol::message::CustomMessage;
-use wharf_protocol::{ImageContent, Model};
+use wharf_protocol::model::ModelCost;
+use wharf_protocol::{ContentBlock, ImageContent, Model, ThinkingLevel};
 use wharf_session::Session;
 
 /// Nothing in these tests takes nearly that long; a test that hangs says so.
@@ -154,11 +164,21 @@ impl Reporter for Reports {
     }
 }
 
-/// An idle agent with a session in memory.
+/// Status, headers, pieces of the body.
+pub(crate) type FakeResponse = (u16, Vec<(&'static str, String)>, Vec<Vec<u8>>);
+/// Answers a request.
+pub(crate) type FakeWeb = fn(&HttpRequest) -> FakeResponse;
+
+/// An idle agent with a session in memory. Programs that it is to run end at once.
 #[derive(Debug)]
 pub(crate) struct FakeApi {
     session: Session,
+    web: Option<FakeWeb>,
     pub(crate) calls: mpsc::UnboundedSender<String>,
+    /// Those that are registered now.
+    pub(crate) providers: Mutex<Vec<ProviderOffer>>,
+    /// Whose extensions it reloads.
+    host: Arc<OnceLock<Weak<ExtensionHost>>>,
 }
 
 impl FakeApi {
@@ -235,12 +255,158 @@ impl HostApi for FakeApi {
         let text = format!("no session {}", file.display());
         Box::pin(std::future::ready(Err(HostApiError::Failed(text))))
     }
+    fn context_usage(&self) -> Option<ContextUsage> {
+        None
+    }
+    fn compact(&self, _owner: PathBuf, instructions: Option<String>) {
+        self.note(format!("compact {instructions:?}"));
+    }
+    fn shutdown(&self) {
+        self.note("shutdown");
+    }
+    fn all_tools(&self) -> Vec<ToolSpec> {
+        Vec::new()
+    }
+    fn active_tools(&self) -> Vec<String> {
+        vec!["read".to_owned()]
+    }
+    fn set_active_tools(&self, names: Vec<String>) -> Result<(), HostApiError> {
+        self.note(format!("active tools {names:?}"));
+        Ok(())
+    }
+    fn call_built_in(
+        &self,
+        call: BuiltInCall,
+    ) -> BoxFuture<'static, Result<(ToolOutput, bool), HostApiError>> {
+        self.note(format!("built-in {} {}", call.tool_call_id, call.name));
+        match call.input.get("command").and_then(Value::as_str) {
+            Some("WAIT") => {
+                return Box::pin(async move {
+                    call.cancel.cancelled().await;
+                    Err(HostApiError::Failed("it was cancelled".to_owned()))
+                });
+            }
+            Some(command) => {
+                let content = vec![ContentBlock::text(format!("ran {command}"))];
+                let output = ToolOutput { content, details: Some(json!({"n": 1})) };
+                return Box::pin(std::future::ready(Ok((output, true))));
+            }
+            None => {}
+        }
+        let text = format!("no built-in {}", call.name);
+        Box::pin(std::future::ready(Err(HostApiError::NotAllowed(text))))
+    }
+    fn commands(&self) -> Vec<CommandInfo> {
+        [CommandSource::Extension, CommandSource::Prompt, CommandSource::Skill]
+            .map(|source| CommandInfo { name: "c".to_owned(), description: None, source })
+            .into()
+    }
+    fn find_models(&self, pattern: &str) -> Vec<Model> {
+        pattern.split_whitespace().map(model).collect()
+    }
+    fn set_model(&self, provider: &str, id: &str) -> Result<Model, HostApiError> {
+        if provider == "p" {
+            return Ok(model(id));
+        }
+        Err(HostApiError::Failed(format!("no model {provider}/{id}")))
+    }
+    fn thinking_level(&self) -> ThinkingLevel {
+        ThinkingLevel::default()
+    }
+    fn set_thinking_level(&self, level: ThinkingLevel) -> ThinkingLevel {
+        level
+    }
+    fn register_provider(&self, offer: ProviderOffer) -> Result<(), HostApiError> {
+        self.note(format!("provider {} of {}", offer.name, offer.owner));
+        if offer.config.contains_key("bad") {
+            return Err(HostApiError::Invalid("bad is no key".to_owned()));
+        }
+        let mut providers = self.providers.lock().unwrap();
+        providers.retain(|other| other.name != offer.name);
+        providers.push(offer);
+        Ok(())
+    }
+    fn unregister_provider(&self, owner: &str, name: &str) -> bool {
+        let mut providers = self.providers.lock().unwrap();
+        let count = providers.len();
+        providers.retain(|offer| (offer.owner.as_str(), offer.name.as_str()) != (owner, name));
+        providers.len() < count
+    }
+    fn fetch(&self, request: HttpRequest) -> BoxFuture<'static, Result<HttpResponse, HttpError>> {
+        let headers: Vec<_> = request.headers.iter().map(|(n, v)| format!(" {n}={v}")).collect();
+        let body = request.body.as_ref().map_or(0, Vec::len);
+        self.note(format!("{} {}{} {body}", request.method, request.url, headers.concat()));
+        let Some(web) = self.web else {
+            let message = format!("no host of {}", request.url);
+            let error = HttpError { kind: HttpErrorKind::Failed, message };
+            return Box::pin(std::future::ready(Err(error)));
+        };
+        let (status, headers, pieces) = web(&request);
+        let headers = headers.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let body = futures::stream::iter(pieces.into_iter().map(|piece| Ok(piece.into()))).boxed();
+        Box::pin(std::future::ready(Ok(HttpResponse { status, headers, body })))
+    }
+    fn exec(&self, request: ExecRequest) -> BoxFuture<'static, Result<ExecOutput, ExecError>> {
+        let ExecRequest { program, arguments, cwd, .. } = request;
+        let name = program.file_name().unwrap().to_string_lossy();
+        self.note(format!("{} {arguments:?} in {}", name, cwd.display()));
+        let mut names: Vec<_> = request.environment.into_iter().map(|(name, _)| name).collect();
+        names.sort();
+        let output = ExecOutput {
+            exit_code: Some(0),
+            stdout: names.join(" ").into_bytes(),
+            stderr: Vec::new(),
+            truncated: false,
+        };
+        Box::pin(std::future::ready(Ok(output)))
+    }
+    fn new_session_with(
+        &self,
+        _parent_session: Option<String>,
+    ) -> BoxFuture<'static, Result<bool, HostApiError>> {
+        Box::pin(std::future::ready(Ok(true)))
+    }
+    fn fork(&self, entry: String) -> BoxFuture<'static, Result<Forked, HostApiError>> {
+        Box::pin(std::future::ready(Err(HostApiError::Failed(format!("no entry {entry}")))))
+    }
+    fn navigate_tree(
+        &self,
+        target: String,
+        _options: TreeOptions,
+    ) -> BoxFuture<'static, Result<Navigated, HostApiError>> {
+        Box::pin(std::future::ready(Err(HostApiError::Failed(format!("no entry {target}")))))
+    }
+    fn reload(&self) -> BoxFuture<'static, Result<Vec<ReloadedExtension>, HostApiError>> {
+        let host = self.host.get().and_then(Weak::upgrade);
+        Box::pin(async move {
+            let Some(host) = host else { return Ok(Vec::new()) };
+            host.reload(&CancellationToken::new()).await.map_err(HostApiError::Failed)
+        })
+    }
+}
+
+pub(crate) fn model(id: &str) -> Model {
+    Model {
+        id: id.to_owned(),
+        name: id.to_owned(),
+        api: "own".to_owned(),
+        provider: "p".to_owned(),
+        base_url: String::new(),
+        reasoning: false,
+        input: vec!["text".to_owned()],
+        context_window: 1_000,
+        max_tokens: 100,
+        cost: ModelCost::default(),
+    }
 }
 
 pub(crate) struct Fixture {
+    /// What the host finds at its next reload.
+    pub(crate) loadable: Arc<Mutex<Loadable>>,
     pub(crate) host: Arc<ExtensionHost>,
     pub(crate) ui: Arc<FakeUi>,
     pub(crate) reports: Arc<Reports>,
+    pub(crate) api: Arc<FakeApi>,
     pub(crate) api_calls: mpsc::UnboundedReceiver<String>,
     pub(crate) directory: Arc<TempDir>,
 }
@@ -249,11 +415,20 @@ pub(crate) struct Fixture {
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
+    pub(crate) own_limits: HashMap<String, Limits>,
+    pub(crate) user_dir: Option<PathBuf>,
+    pub(crate) disabled: Vec<String>,
     /// Of another fixture, for a second start with the same cache.
     pub(crate) directory: Option<Arc<TempDir>>,
     pub(crate) built_in_tools: Vec<String>,
     /// Updates that the front end takes before it is full.
     pub(crate) room: Option<usize>,
+    pub(crate) flags: HashMap<String, Option<String>>,
+    /// Where the project is, when a test needs one that is there.
+    pub(crate) cwd: Option<PathBuf>,
+    pub(crate) web: Option<FakeWeb>,
+    /// Nobody can be asked.
+    pub(crate) no_ui: bool,
 }
 
 impl Fixture {
@@ -277,22 +452,37 @@ impl Fixture {
             room: Semaphore::new(setup.room.unwrap_or(Semaphore::MAX_PERMITS)),
         });
         let reports = Arc::new(Reports::default());
+        let loadable = Arc::new(Mutex::new(Loadable {
+            sources: Sources {
+                explicit,
+                user_dir: setup.user_dir,
+                disabled: setup.disabled,
+                ..Sources::default()
+            },
+            limits: setup.limits,
+            own_limits: setup.own_limits,
+        }));
+        let asked = Arc::clone(&loadable);
         let host = ExtensionHost::start(ExtensionHostOptions {
-            sources: Sources { explicit, ..Sources::default() },
+            loadable: Arc::new(move || asked.lock().unwrap().clone()),
             cache_dir: directory.path().join("cache"),
             log_file: directory.path().join("extensions.log"),
-            cwd: PathBuf::from("/project"),
-            limits: setup.limits,
-            own_limits: std::collections::HashMap::default(),
+            cwd: setup.cwd.unwrap_or_else(|| PathBuf::from("/project")),
+            home: None,
+            agent_dir: directory.path().join("agent"),
+            flags: setup.flags,
             built_in_tools: setup.built_in_tools,
-            ui: Arc::clone(&ui) as Arc<dyn Ui>,
+            ui: if setup.no_ui { Arc::new(NoUi) } else { Arc::clone(&ui) as Arc<dyn Ui> },
             reporter: Arc::clone(&reports) as Arc<dyn Reporter>,
             runtime: Handle::current(),
         });
         let (calls, api_calls) = mpsc::unbounded_channel();
         let session = Session::in_memory(Path::new("/project"));
-        host.attach(Arc::new(FakeApi { session, calls }));
-        Self { host, ui, reports, api_calls, directory }
+        let this = Arc::new(OnceLock::from(Arc::downgrade(&host)));
+        let (web, providers) = (setup.web, Mutex::default());
+        let api = Arc::new(FakeApi { session, web, calls, providers, host: this });
+        host.attach(Arc::clone(&api) as Arc<dyn HostApi>);
+        Self { loadable, host, ui, reports, api, api_calls, directory }
     }
 
     /// Runs a command to its end.
@@ -333,6 +523,17 @@ impl Fixture {
     pub(crate) async fn report(&self) -> String {
         let report = self.reports.0.next().await;
         format!("{}: {}", report.event, report.error)
+    }
+
+    /// What a reload makes of the extensions.
+    pub(crate) async fn reload(&self) -> Vec<ReloadedExtension> {
+        patiently(self.host.reload(&CancellationToken::new())).await.unwrap()
+    }
+
+    /// The log so far.
+    pub(crate) async fn log(&self) -> String {
+        patiently(self.host.shutdown()).await;
+        std::fs::read_to_string(self.directory.path().join("extensions.log")).unwrap_or_default()
     }
 
     pub(crate) fn cached(&self, extension: &str) -> Vec<PathBuf> {
