@@ -1,10 +1,12 @@
 //! The command line.
 
-use std::ffi::OsString;
+use std::collections::HashMap;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 use wharf_protocol::ThinkingLevel;
+
+use crate::extension::ExtensionCommand;
 
 /// A coding agent whose extensions are sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
@@ -30,6 +32,9 @@ pub(crate) enum Command {
     Trust(ProjectArgs),
     /// Take that trust back
     Untrust(ProjectArgs),
+    /// Make, look at, install and permit extensions
+    #[command(subcommand)]
+    Extension(ExtensionCommand),
     /// Copy a session file that was made elsewhere into the sessions of this directory
     Import(ImportArgs),
 }
@@ -176,35 +181,15 @@ pub(crate) struct RunArgs {
     pub(crate) ui: Option<UiForm>,
     #[command(flatten)]
     pub(crate) place: StoreArgs,
+    /// Load extensions anew whenever their files change (only with --mode rpc)
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Flags of extensions by name; None: present without a value.
+    #[arg(skip)]
+    pub(crate) flags: HashMap<String, Option<String>>,
     /// The prompts, one after the other; @FILE puts a file into the first
     #[arg(value_name = "MESSAGE")]
     pub(crate) messages: Vec<String>,
-}
-
-/// The arguments, and the `--no-...` flags that this version does not know.
-/// Clients pass flags that they think every agent has; what they want switched off
-/// is not there to begin with.
-pub(crate) fn without_unknown_no_flags(
-    args: impl IntoIterator<Item = OsString>,
-) -> (Vec<OsString>, Vec<String>) {
-    let command = Cli::command();
-    let known = |flag: &str| {
-        command.get_arguments().any(|arg| arg.get_long().is_some_and(|long| long == flag))
-    };
-    let (mut kept, mut unknown) = (Vec::new(), Vec::new());
-    let mut only_messages = false;
-    for arg in args {
-        match arg.to_str() {
-            Some("--") => only_messages = true,
-            Some(text) if !only_messages && text.starts_with("--no-") && !known(&text[2..]) => {
-                unknown.push(text.to_owned());
-                continue;
-            }
-            _ => {}
-        }
-        kept.push(arg);
-    }
-    (kept, unknown)
 }
 
 #[cfg(test)]
@@ -214,14 +199,6 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn unknown_no_flags_are_dropped_and_told() {
-        let args = ["wharf", "--no-themes", "--no-session", "-p", "--", "--no-way"];
-        let (kept, unknown) = without_unknown_no_flags(args.map(OsString::from));
-        assert_eq!(kept, ["wharf", "--no-session", "-p", "--", "--no-way"]);
-        assert_eq!(unknown, ["--no-themes"]);
     }
 
     #[test]

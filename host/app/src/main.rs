@@ -7,9 +7,13 @@
 mod cli;
 mod dialogs;
 mod export;
+mod extension;
+mod flags;
 mod front;
 mod list_models;
+mod loading;
 mod modes;
+mod plain;
 mod prompt_files;
 mod report;
 mod sessions;
@@ -23,7 +27,7 @@ mod wiring;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::cli::{Cli, Command, Mode};
 
@@ -35,9 +39,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SHUTDOWN_LIMIT: Duration = Duration::from_millis(200);
 
 fn main() -> ExitCode {
-    let (args, unknown) = cli::without_unknown_no_flags(std::env::args_os());
-    let cli = Cli::parse_from(args);
-    for flag in unknown {
+    let given = flags::given(std::env::args_os());
+    let command = match given.help {
+        Some(help) => Cli::command().after_help(help),
+        None => Cli::command(),
+    };
+    let matches = command.get_matches_from(given.args);
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let Some(problem) = given.problem {
+        report::error(problem);
+        return ExitCode::from(2);
+    }
+    cli.run.flags = given.flags;
+    for flag in given.ignored {
         report::warning(format_args!("unknown option {flag} is ignored"));
     }
     match run(cli) {
@@ -60,6 +74,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let args = match cli.command {
         Some(Command::Trust(args)) => return trust::trust(&args),
         Some(Command::Untrust(args)) => return trust::untrust(&args),
+        Some(Command::Extension(command)) => return extension::run(command),
         Some(Command::Import(args)) => return sessions::import(&args),
         None => cli.run,
     };
@@ -79,6 +94,12 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
+    if args.watch && mode != Mode::Rpc {
+        report::error(
+            "--watch needs --mode rpc: a run of one prompt is over before a file changes",
+        );
+        return Ok(ExitCode::from(2));
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
         .enable_all()

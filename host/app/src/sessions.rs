@@ -13,6 +13,7 @@ use wharf_session::{Session, SessionDir, SessionIndex, SessionInfo, SessionOptio
 
 use crate::cli::{ImportArgs, LoadArgs, Mode, RunArgs, StoreArgs};
 use crate::modes::FLUSH_GRACE;
+use crate::plain::shown;
 use crate::stdout::Stdout;
 use crate::{export, report, wiring};
 
@@ -261,12 +262,6 @@ fn choose(place: &Place<'_>, dir: &SessionDir, index: &SessionIndex) -> anyhow::
             return Ok(chosen.path.clone());
         }
     }
-}
-
-/// The beginning of a text that may be anything, without what a terminal obeys.
-fn shown(text: &str, chars: usize) -> String {
-    let is_bidi = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    text.chars().filter(|c| !c.is_control() && !is_bidi(*c)).take(chars).collect()
 }
 
 /// One line a session: number, id, when it was modified, messages, name or first message.

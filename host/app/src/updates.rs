@@ -87,6 +87,7 @@ impl Updates {
             Event::ExtensionUiRequest(_)
             | Event::ExtensionUiResponseHandled { .. }
             | Event::ExtensionError { .. }
+            | Event::ExtensionsReloaded { .. }
             | Event::SessionNameChanged { .. } => {}
             Event::MessageStart { message } => {
                 self.flush(out);

@@ -1,6 +1,7 @@
 //! Puts the parts together: directories, trust, settings, resources, models, the
 //! session, the extensions, the agent.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,21 +10,20 @@ use anyhow::Context as _;
 use tokio::sync::watch;
 use wharf_agent::hooks::{HookEvent, Hooks};
 use wharf_agent::host_api::HostApi;
-use wharf_agent::resources::{
-    AgentDir, ResourceOptions, Resources, Settings, SettingsFile, TrustStore, dirs,
-};
-use wharf_agent::tool::Tool;
+use wharf_agent::resources::{AgentDir, Settings, SettingsFile, dirs};
 use wharf_agent::tools::{Shell, ToolOptions, builtin_tools};
 use wharf_agent::ui::{NoUi, Ui};
-use wharf_agent::{Agent, AgentOptions, PerformanceLog, SessionStore};
+use wharf_agent::{Agent, AgentOptions, PerformanceLog, ResourceLoader as _, SessionStore};
 use wharf_extensions::{
-    ExtensionHost, ExtensionHostOptions, Limits, Report, Reporter, Severity, Sources,
+    ExtensionHost, ExtensionHostOptions, ExtensionInfo, Limits, Report, Reporter, Severity, Sources,
 };
 use wharf_provider::{ModelChoice, Problem, Registry};
 use wharf_session::SessionDir;
 
 use crate::cli::{LoadArgs, Mode, RunArgs};
+use crate::flags;
 use crate::front::Front;
+use crate::loading::{self, Loading};
 use crate::report;
 use crate::sessions::{self, Place};
 
@@ -35,6 +35,8 @@ const DIRECTORY_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct Wired {
     pub(crate) agent: Agent,
     pub(crate) hooks: Arc<dyn Hooks>,
+    pub(crate) extensions: Arc<ExtensionHost>,
+    pub(crate) loading: Arc<Loading>,
     pub(crate) registered: Registered,
 }
 
@@ -63,16 +65,8 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
     let home = dirs::home_dir(|name| std::env::var_os(name));
     let agent_dir = agent_dir(args.place.agent_dir.as_deref())?;
     let trusted = args.trust_project || is_trusted(&agent_dir, &cwd, front);
-    let resources = Resources::load(ResourceOptions {
-        trusted,
-        skill_paths: args.skills.clone(),
-        template_paths: args.prompt_templates.clone(),
-        no_skills: args.no_skills,
-        no_prompt_templates: args.no_prompt_templates,
-        system_prompt: args.system_prompt.clone(),
-        append_system_prompt: args.append_system_prompt.clone(),
-        ..ResourceOptions::new(agent_dir.clone(), home.clone(), cwd.clone())
-    });
+    let loading = Arc::new(Loading::of_run(&args, agent_dir.clone(), cwd.clone(), trusted));
+    let resources = loading.resources();
     for diagnostic in &resources.diagnostics {
         tell(front, &diagnostic.path, &diagnostic.message);
     }
@@ -82,22 +76,15 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         resources.settings.shell_path.clone(),
         resources.settings.shell_command_prefix.clone(),
     );
-    let all_tools = builtin_tools(ToolOptions {
-        shell_path: resources.settings.shell_path.clone(),
-        shell_command_prefix: resources.settings.shell_command_prefix.clone(),
-        home: home.clone(),
-        has_skills: resources.skills_for_model().next().is_some(),
-        auto_resize_images: resources.settings.auto_resize_images,
-    });
-    let tools = chosen_tools(&args, all_tools)?;
-    let sources = sources(&args.loaded, &place, &resources.settings, trusted);
+    loading.check_tool_names(&resources)?;
+    let tools = loading.tools(&resources);
     let parts = HostParts {
-        place: &place,
-        settings: &resources.settings,
+        loading: Arc::clone(&loading),
+        flags: args.flags.clone(),
         ui: Arc::clone(&ui),
         reporter: Arc::new(FrontReporter(front.clone())),
     };
-    let host = start_extensions(sources, tools.iter().map(|tool| tool.spec().name.clone()), parts);
+    let host = start_extensions(tools.iter().map(|tool| tool.spec().name.clone()), parts);
     let registered = Registered(host.settled());
     let (session_dir, extensions_may_place) =
         session_dir(&args, &place, &resources.settings, &host).await;
@@ -120,6 +107,7 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         hooks: Arc::clone(&host) as _,
         outlet: Arc::new(front.clone()),
         registry,
+        loader: Arc::clone(&loading) as _,
         tools,
         cwd,
         session: session.clone(),
@@ -145,8 +133,20 @@ pub(crate) async fn build(args: RunArgs, ui: Arc<dyn Ui>, front: &Front) -> anyh
         agent.place_sessions();
     }
     agent.announce_session_start();
+    agent.discover_resources();
     agent.report_warnings(&session).await;
-    Ok(Wired { agent, hooks: host, registered })
+    tell_flag_clashes(Arc::clone(&host), front.clone());
+    Ok(Wired { agent, hooks: Arc::clone(&host) as _, extensions: host, loading, registered })
+}
+
+/// Tells, once all extensions have registered, which of their flags nobody can give.
+fn tell_flag_clashes(host: Arc<ExtensionHost>, front: Front) {
+    tokio::spawn(async move {
+        host.ready().await;
+        for clash in flags::registered(&host.list()).clashes {
+            tell(&front, &clash.extension_path, &clash.problem);
+        }
+    });
 }
 
 /// What a person and an RPC client are told of a problem that stops nothing.
@@ -156,14 +156,10 @@ fn tell(front: &Front, path: &Path, message: &str) {
 }
 
 fn is_trusted(agent_dir: &AgentDir, cwd: &Path, front: &Front) -> bool {
-    let file = agent_dir.trust_file();
-    match TrustStore::load(&file) {
-        Ok(store) => store.is_trusted(cwd),
-        Err(error) => {
-            tell(front, &file, &error.to_string());
-            false
-        }
-    }
+    loading::is_trusted(agent_dir, cwd).unwrap_or_else(|error| {
+        tell(front, &agent_dir.trust_file(), &error.to_string());
+        false
+    })
 }
 
 /// The models that there are, and what is wrong with the files that name them.
@@ -271,24 +267,12 @@ async fn session_dir(
     (said.unwrap_or_else(|| place.default_dir()), false)
 }
 
-fn chosen_tools(args: &RunArgs, all: Vec<Arc<dyn Tool>>) -> anyhow::Result<Vec<Arc<dyn Tool>>> {
-    if args.no_tools {
-        return Ok(Vec::new());
-    }
-    let Some(names) = &args.tools else { return Ok(all) };
-    let known: Vec<&str> = all.iter().map(|tool| tool.spec().name.as_str()).collect();
-    for name in names {
-        anyhow::ensure!(
-            // Offered only where there are skills; asking for it is no mistake.
-            known.contains(&name.as_str()) || name == "skill",
-            "--tools: there is no built-in tool {name:?}; there are {}",
-            known.join(", ")
-        );
-    }
-    Ok(all.into_iter().filter(|tool| names.contains(&tool.spec().name)).collect())
-}
-
-fn sources(args: &LoadArgs, place: &Place<'_>, settings: &Settings, trusted: bool) -> Sources {
+pub(crate) fn sources(
+    args: &LoadArgs,
+    place: &Place<'_>,
+    settings: &Settings,
+    trusted: bool,
+) -> Sources {
     let explicit = args
         .extensions
         .iter()
@@ -306,35 +290,60 @@ fn sources(args: &LoadArgs, place: &Place<'_>, settings: &Settings, trusted: boo
     }
 }
 
-/// What an extension host is made of, besides the extensions.
-struct HostParts<'a> {
-    place: &'a Place<'a>,
-    settings: &'a Settings,
-    ui: Arc<dyn Ui>,
-    reporter: Arc<dyn Reporter>,
+/// What an extension host is made of.
+pub(crate) struct HostParts {
+    pub(crate) loading: Arc<Loading>,
+    pub(crate) flags: HashMap<String, Option<String>>,
+    pub(crate) ui: Arc<dyn Ui>,
+    pub(crate) reporter: Arc<dyn Reporter>,
 }
 
-fn start_extensions(
-    sources: Sources,
+pub(crate) fn start_extensions(
     built_in_tools: impl Iterator<Item = String>,
-    parts: HostParts<'_>,
+    parts: HostParts,
 ) -> Arc<ExtensionHost> {
-    let HostParts { place, settings, ui, reporter } = parts;
+    let HostParts { loading, flags, ui, reporter } = parts;
+    let place = loading.place();
+    let loadable = {
+        let loading = Arc::clone(&loading);
+        Arc::new(move || loading.loadable())
+    };
     ExtensionHost::start(ExtensionHostOptions {
-        sources,
+        loadable,
         cache_dir: place.agent_dir.cache().join("components"),
         log_file: place.agent_dir.log_file(),
         cwd: place.cwd.to_owned(),
-        limits: limits(settings, "*"),
-        own_limits: settings
-            .limited_extensions()
-            .map(|name| (name.to_owned(), limits(settings, name)))
-            .collect(),
+        home: place.home.map(Path::to_owned),
+        agent_dir: place.agent_dir.path().to_owned(),
+        flags,
         built_in_tools: built_in_tools.collect(),
         ui,
         reporter,
         runtime: tokio::runtime::Handle::current(),
     })
+}
+
+/// What there is once all extensions have registered, for runs that need no more of them.
+/// In load order.
+pub(crate) async fn registered(
+    loading: Arc<Loading>,
+    reporter: Arc<dyn Reporter>,
+) -> Vec<ExtensionInfo> {
+    let built_in = builtin_tools(ToolOptions {
+        shell_path: None,
+        shell_command_prefix: None,
+        home: None,
+        // Its name is taken also where it is not offered.
+        has_skills: true,
+        auto_resize_images: false,
+    });
+    let built_in = built_in.iter().map(|tool| tool.spec().name.clone());
+    let parts = HostParts { loading, flags: HashMap::default(), ui: Arc::new(NoUi), reporter };
+    let host = start_extensions(built_in, parts);
+    host.ready().await;
+    let infos = host.list();
+    host.shutdown().await;
+    infos
 }
 
 /// Where extensions want sessions kept, for runs that need nothing else of them.
@@ -344,7 +353,9 @@ pub(crate) fn dir_by_extensions(
     settings: &Settings,
     trusted: bool,
 ) -> anyhow::Result<Option<SessionDir>> {
-    let sources = sources(args, place, settings, trusted);
+    let (agent_dir, cwd) = (place.agent_dir.clone(), place.cwd.to_owned());
+    let loading = Loading::of_extensions(args, agent_dir, cwd, trusted);
+    let sources = loading.sources(settings);
     let is_there = |dir: &Option<PathBuf>| dir.as_ref().is_some_and(|dir| dir.is_dir());
     let some = !sources.explicit.is_empty()
         || !sources.settings.is_empty()
@@ -356,8 +367,13 @@ pub(crate) fn dir_by_extensions(
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let said = runtime.block_on(async {
-        let parts = HostParts { place, settings, ui: Arc::new(NoUi), reporter: Arc::new(ToStderr) };
-        let host = start_extensions(sources, std::iter::empty(), parts);
+        let parts = HostParts {
+            loading: Arc::new(loading),
+            flags: HashMap::default(),
+            ui: Arc::new(NoUi),
+            reporter: Arc::new(ToStderr),
+        };
+        let host = start_extensions(std::iter::empty(), parts);
         let said = ask_for_directory(place, &host).await;
         host.shutdown().await;
         said
@@ -391,18 +407,29 @@ impl Reporter for ToStderr {
 }
 
 /// The limits of one extension; `*` is any that has none of its own.
-fn limits(settings: &Settings, name: &str) -> Limits {
+pub(crate) fn limits(settings: &Settings, name: &str) -> Limits {
     let mut limits = Limits::default();
     let set = settings.extension(name).limits;
-    if let Some(millis) = set.event_budget_ms {
-        limits.event_budget = Duration::from_millis(millis.get());
+    for (limit, millis) in [
+        (&mut limits.event_budget, set.event_budget_ms),
+        (&mut limits.call_budget, set.command_budget_ms),
+        (&mut limits.cancel_grace, set.cancel_grace_ms),
+    ] {
+        if let Some(millis) = millis {
+            *limit = Duration::from_millis(millis.get());
+        }
     }
-    if let Some(millis) = set.command_budget_ms {
-        limits.call_budget = Duration::from_millis(millis.get());
-    }
-    if let Some(mebibytes) = set.memory_mb {
-        limits.memory_bytes =
-            usize::try_from(mebibytes.get()).unwrap_or(usize::MAX).saturating_mul(1024 * 1024);
+    for (limit, number, unit) in [
+        (&mut limits.memory_bytes, set.memory_mb, 1024 * 1024),
+        (&mut limits.open_dialogs, set.max_open_dialogs, 1),
+        (&mut limits.queued_notifications, set.max_queued_notifications, 1),
+        (&mut limits.waiting_calls, set.max_waiting_calls, 1),
+        (&mut limits.exec_output_bytes, set.exec_output_bytes, 1),
+        (&mut limits.faults_per_minute, set.faults_per_minute, 1),
+    ] {
+        if let Some(number) = number {
+            *limit = usize::try_from(number.get()).unwrap_or(usize::MAX).saturating_mul(unit);
+        }
     }
     limits
 }

@@ -74,6 +74,8 @@ struct Once {
     failed: bool,
     /// Nobody reads standard output any more.
     reader_gone: bool,
+    /// An extension asked for the end: no further prompt is served.
+    ending: bool,
 }
 
 impl Once {
@@ -82,8 +84,17 @@ impl Once {
         let out = Stdout::start()?;
         let (front, wakeups) = Front::new();
         let Wired { agent, hooks, .. } = wiring::build(args, Arc::new(NoUi), &front).await?;
-        let mut once =
-            Self { agent, hooks, wakeups, front, out, printer, failed: false, reader_gone: false };
+        let mut once = Self {
+            agent,
+            hooks,
+            wakeups,
+            front,
+            out,
+            printer,
+            failed: false,
+            reader_gone: false,
+            ending: false,
+        };
         if let Printer::Json { .. } = once.printer {
             once.out.json(once.agent.session().header());
         }
@@ -108,6 +119,9 @@ impl Once {
                 report::error(problem);
                 break;
             }
+            if self.ending {
+                break;
+            }
         }
     }
 
@@ -115,8 +129,8 @@ impl Once {
     async fn prompt(&mut self, text: String, images: Vec<ImageContent>) -> Result<(), String> {
         // A command's name is known once its extension has registered; a run waits
         // for all of them anyway.
-        let hooks = Arc::clone(&self.hooks);
-        self.print_until(async move { hooks.ready().await }).await;
+        let agent = self.agent.clone();
+        self.print_until(async move { agent.ready().await }).await;
         if let Some((name, arguments)) = slash_command(&text)
             && self.hooks.find_command(name) == CommandLookup::Found
         {
@@ -139,7 +153,8 @@ impl Once {
             return match result.exit_code {
                 Some(0) => Ok(()),
                 Some(code) => Err(format!("the command exited with code {code}")),
-                None => Err("the command was cancelled".to_owned()),
+                None if result.cancelled => Err("the command was cancelled".to_owned()),
+                None => Ok(()),
             };
         }
         let submission = Submission {
@@ -214,6 +229,7 @@ impl Once {
                     updates.delta(delta, &self.out);
                 }
             }
+            AgentOutput::ShutdownRequested => self.ending = true,
             AgentOutput::Barrier(written) => self.out.barrier(written),
             AgentOutput::Diagnostic { path, message } => {
                 report::warning(format_args!("{}: {message}", path.display()));

@@ -1,8 +1,6 @@
 //! What each command does. The match has no wildcard: a new command in the
 //! protocol's table is a compile error here.
 
-use std::sync::Arc;
-
 use serde::Serialize;
 use serde_json::{Value, json};
 use wharf_agent::hooks::{CommandLookup, InputSource};
@@ -34,6 +32,7 @@ fn is_work(command: &RpcCommand) -> bool {
             | RpcCommand::NavigateTree(_)
             | RpcCommand::Compact(_)
             | RpcCommand::Bash(_)
+            | RpcCommand::Reload(_)
     )
 }
 
@@ -109,9 +108,9 @@ impl Rpc {
             }
             RpcCommand::GetCommands(_) => {
                 // Names of extensions that still load are not known yet.
-                let (agent, hooks) = (self.agent.clone(), Arc::clone(&self.hooks));
+                let agent = self.agent.clone();
                 self.later(async move {
-                    hooks.ready().await;
+                    agent.ready().await;
                     Response::with_data(id, name, &listing::commands(&agent))
                 });
             }
@@ -235,6 +234,9 @@ impl Rpc {
                 let version = env!("CARGO_PKG_VERSION");
                 self.respond(&Response::with_data(id, name, &json!({ "version": version })));
             }
+            RpcCommand::GetExtensions(_) => self.get_extensions(id),
+            RpcCommand::CompleteArgument(params) => self.complete_argument(id, params),
+            RpcCommand::Reload(_) => self.reload(id),
         }
     }
 
@@ -267,7 +269,8 @@ impl Rpc {
             | RpcCommand::SetAutoCompaction(_)
             | RpcCommand::SetAutoRetry(_)
             | RpcCommand::Compact(_)
-            | RpcCommand::Bash(_) => true,
+            | RpcCommand::Bash(_)
+            | RpcCommand::Reload(_) => true,
             RpcCommand::Abort(_)
             | RpcCommand::GetState(_)
             | RpcCommand::GetMessages(_)
@@ -287,7 +290,9 @@ impl Rpc {
             | RpcCommand::GetSessionStats(_)
             | RpcCommand::GetPerformanceStats(_)
             | RpcCommand::GetLastAssistantText(_)
-            | RpcCommand::GetVersion(_) => false,
+            | RpcCommand::GetVersion(_)
+            | RpcCommand::GetExtensions(_)
+            | RpcCommand::CompleteArgument(_) => false,
         }
     }
 

@@ -4,7 +4,9 @@
 //! task and comes back as a [`Wakeup`].
 
 mod commands;
+mod extensions;
 mod listing;
+mod reloading;
 mod sessions;
 
 use std::collections::VecDeque;
@@ -19,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 use wharf_agent::Agent;
 use wharf_agent::hooks::Hooks;
 use wharf_agent::output::AgentOutput;
+use wharf_extensions::ExtensionHost;
 use wharf_protocol::command::CommandError;
 use wharf_protocol::framing::{Frame, MAX_LINE_BYTES};
 use wharf_protocol::{Command, Event, Response, RpcCommand};
@@ -26,12 +29,15 @@ use wharf_protocol::{Command, Event, Response, RpcCommand};
 use crate::cli::{RunArgs, UiForm};
 use crate::dialogs::Dialogs;
 use crate::front::{Front, Wakeup};
+use crate::loading::Loading;
 use crate::modes::{FLUSH_GRACE, READER_CHECK, SIGNAL_GRACE, sleep_until};
 use crate::signals::Signals;
 use crate::stdout::{self, Stdout};
 use crate::updates::{UpdateForm, Updates};
 use crate::wiring::{self, Wired};
 use crate::{report, stdin};
+
+use self::reloading::Reloader;
 
 /// After the agent is idle at the end of the input, extension commands that still
 /// run get this long.
@@ -62,15 +68,29 @@ pub(crate) async fn run(args: RunArgs) -> anyhow::Result<ExitCode> {
     let out = Stdout::start()?;
     let (front, wakeups) = Front::new();
     let dialogs = Arc::new(Dialogs::new(Arc::new(front.clone())));
-    let Wired { agent, hooks, registered } =
+    let watch = args.watch;
+    let Wired { agent, hooks, extensions, loading, registered } =
         wiring::build(args, Arc::clone(&dialogs) as _, &front).await?;
     // From here on: until the parts stand, a signal ends the process by itself, also
     // while a slow disk is read.
     let mut signals = Signals::listen()?;
     let lines = stdin::lines()?;
+    let reloader = Reloader { agent: agent.clone(), front: front.clone() };
+    if watch {
+        reloading::watch(&extensions, reloader.clone());
+    }
+    if loading.ignores_project() {
+        tokio::spawn(reloading::ask_for_trust(
+            Arc::clone(&dialogs) as _,
+            Arc::clone(&loading),
+            reloader,
+        ));
+    }
     let rpc = Rpc {
         agent,
         hooks,
+        extensions,
+        loading,
         dialogs,
         front,
         out,
@@ -109,6 +129,8 @@ enum Stage {
 struct Rpc {
     agent: Agent,
     hooks: Arc<dyn Hooks>,
+    extensions: Arc<ExtensionHost>,
+    loading: Arc<Loading>,
     dialogs: Arc<Dialogs>,
     front: Front,
     out: Stdout,
@@ -231,6 +253,11 @@ impl Rpc {
             Wakeup::Output(AgentOutput::Diagnostic { path, message }) => {
                 report::warning(format_args!("{}: {message}", path.display()));
                 self.updates.event(&session_diagnostic(&path, message), &self.out);
+            }
+            Wakeup::Output(AgentOutput::ShutdownRequested) => {
+                if self.stage == Stage::Serving {
+                    self.input_ended();
+                }
             }
             Wakeup::Response(response) => {
                 self.deferred -= 1;
