@@ -2,7 +2,6 @@
 //! read by hand: seven derived readers would take 20 kB of a guest that looks at one.
 
 use serde::Serialize;
-use serde_json::value::RawValue;
 
 use crate::error::invalid_arguments;
 use crate::fields::{Fields, FromRaw};
@@ -85,7 +84,7 @@ impl BuiltinCall {
             },
             _ => return Ok(None),
         };
-        let call = input.parse().and_then(Fields::new).and_then(read);
+        let call = Fields::new(input.as_str()).and_then(read);
         call.map(Some).map_err(|error| invalid_arguments(tool_name, &error))
     }
 
@@ -227,7 +226,7 @@ pub struct LsCall {
 }
 
 impl FromRaw<'_> for TextReplacement {
-    fn from_raw(text: &RawValue) -> Option<Self> {
+    fn from_raw(text: &str) -> Option<Self> {
         let fields = Fields::new(text).ok()?;
         Some(Self {
             old_text: fields.required("oldText").ok()?,

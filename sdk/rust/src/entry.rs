@@ -2,9 +2,8 @@
 //! are not named here are skipped; the JSON text has them all.
 
 use serde::{Deserialize, Deserializer};
-use serde_json::value::RawValue;
 
-use crate::fields::{Fields, FromRaw, read};
+use crate::fields::{Fields, FromRaw, Raw, list, read};
 use crate::{Content, Image, Json, Result};
 
 /// An entry of the session.
@@ -174,6 +173,16 @@ pub enum Message {
         /// Data that the model never sees.
         details: Option<Json>,
     },
+    /// A summary of a branch that was left.
+    BranchSummary {
+        /// The summary.
+        summary: String,
+    },
+    /// A summary of the messages before it.
+    CompactionSummary {
+        /// The summary.
+        summary: String,
+    },
     /// A message that this version has no case for.
     Other,
 }
@@ -227,10 +236,10 @@ pub(crate) fn messages(list: &Json) -> Result<Vec<Message>> {
     each(list, message)
 }
 
-fn each<T>(list: &Json, read: fn(Fields<'_>) -> Result<T>) -> Result<Vec<T>> {
-    let list: Vec<&RawValue> = list.parse()?;
+fn each<T>(texts: &Json, read: fn(Fields<'_>) -> Result<T>) -> Result<Vec<T>> {
+    let texts = list(texts.as_str()).ok_or("not a list of JSON values")?;
     let mut items = Vec::new();
-    for text in list {
+    for text in texts {
         items.push(read(Fields::new(text)?)?);
     }
     Ok(items)
@@ -319,20 +328,22 @@ fn message(fields: Fields<'_>) -> Result<Message> {
             display: fields.required("display")?,
             details: fields.optional("details")?,
         },
+        "branchSummary" => Message::BranchSummary { summary: fields.required("summary")? },
+        "compactionSummary" => Message::CompactionSummary { summary: fields.required("summary")? },
         _ => Message::Other,
     })
 }
 
 /// Content is a text or a list of pieces.
 fn content(fields: &Fields<'_>) -> Result<Vec<Content>> {
-    let content: &RawValue = fields.required("content")?;
+    let Raw(content) = fields.required("content")?;
     let text = String::from_raw(content).map(|text| vec![Content::text(text)]);
     text.or_else(|| Vec::from_raw(content))
         .ok_or_else(|| "the field content has another type".into())
 }
 
 impl FromRaw<'_> for Content {
-    fn from_raw(text: &RawValue) -> Option<Self> {
+    fn from_raw(text: &str) -> Option<Self> {
         let fields = Fields::new(text).ok()?;
         let kind: String = fields.required("type").ok()?;
         match kind.as_str() {
@@ -347,7 +358,7 @@ impl FromRaw<'_> for Content {
 }
 
 impl FromRaw<'_> for AssistantContent {
-    fn from_raw(text: &RawValue) -> Option<Self> {
+    fn from_raw(text: &str) -> Option<Self> {
         let fields = Fields::new(text).ok()?;
         let kind: String = fields.required("type").ok()?;
         Some(match kind.as_str() {

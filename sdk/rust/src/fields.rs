@@ -1,19 +1,28 @@
 //! Taking values out of a JSON object by hand, where a derived reader of many
 //! types would take too much of a guest's size. What nobody takes is not read.
 
-use std::fmt;
+use std::borrow::Cow;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::reader::{self, Reader};
 use crate::{Error, Json, Result};
 
+/// The text of a JSON value.
+#[derive(Clone, Copy)]
+pub(crate) struct Raw<'a>(pub(crate) &'a str);
+
 /// The fields of a JSON object.
-pub(crate) struct Fields<'a>(Vec<(String, &'a RawValue)>);
+pub(crate) struct Fields<'a>(Vec<(Cow<'a, str>, &'a str)>);
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(text: &'a RawValue) -> Result<Self> {
-        Ok(serde_json::from_str(text.get())?)
+    #[inline(never)]
+    pub(crate) fn new(text: &'a str) -> Result<Self> {
+        let mut reader = Reader::new(text);
+        let fields = reader.fields()?;
+        reader.end()?;
+        Ok(Self(fields))
     }
 
     pub(crate) fn required<T: FromRaw<'a>>(&self, name: &str) -> Result<T> {
@@ -28,39 +37,15 @@ impl<'a> Fields<'a> {
 
     /// The last one counts when a name stands twice, as `serde_json` has it.
     #[inline(never)]
-    fn find(&self, name: &str) -> Option<&'a RawValue> {
+    fn find(&self, name: &str) -> Option<&'a str> {
         let (_, text) = self.0.iter().rev().find(|(field, _)| field == name)?;
-        (text.get() != "null").then_some(*text)
+        (*text != "null").then_some(*text)
     }
 }
 
 #[cold]
 fn wrong(name: &str, what: &str) -> Error {
     Error::Message(format!("the field {name} {what}"))
-}
-
-impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-
-        impl<'de> Visitor<'de> for Reader {
-            type Value = Fields<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-
-        deserializer.deserialize_map(Reader)
-    }
 }
 
 /// Reads an object for a type's `Deserialize`.
@@ -72,61 +57,61 @@ where
     D: Deserializer<'de>,
 {
     let text = Box::<RawValue>::deserialize(deserializer)?;
-    Fields::new(&text).and_then(from).map_err(serde::de::Error::custom)
+    Fields::new(text.get()).and_then(from).map_err(serde::de::Error::custom)
 }
 
 /// A type that a field can have.
 pub(crate) trait FromRaw<'a>: Sized {
     /// None when the value is of another type.
-    fn from_raw(text: &'a RawValue) -> Option<Self>;
+    fn from_raw(text: &'a str) -> Option<Self>;
 }
 
-impl<'a> FromRaw<'a> for &'a RawValue {
-    fn from_raw(text: &'a RawValue) -> Option<Self> {
-        Some(text)
+impl<'a> FromRaw<'a> for Raw<'a> {
+    fn from_raw(text: &'a str) -> Option<Self> {
+        Some(Self(text))
     }
 }
 
 impl FromRaw<'_> for Json {
-    fn from_raw(text: &RawValue) -> Option<Self> {
-        Some(Self::from_host(text.get().to_owned()))
+    fn from_raw(text: &str) -> Option<Self> {
+        Some(Self::from_host(text.to_owned()))
     }
 }
 
 impl<'a> FromRaw<'a> for Fields<'a> {
-    fn from_raw(text: &'a RawValue) -> Option<Self> {
+    fn from_raw(text: &'a str) -> Option<Self> {
         Self::new(text).ok()
     }
 }
 
 impl FromRaw<'_> for String {
-    fn from_raw(text: &RawValue) -> Option<Self> {
-        serde_json::from_str(text.get()).ok()
+    fn from_raw(text: &str) -> Option<Self> {
+        reader::read(text).ok()
     }
 }
 
 impl FromRaw<'_> for bool {
-    fn from_raw(text: &RawValue) -> Option<Self> {
-        text.get().parse().ok()
+    fn from_raw(text: &str) -> Option<Self> {
+        text.parse().ok()
     }
 }
 
 impl FromRaw<'_> for f64 {
-    fn from_raw(text: &RawValue) -> Option<Self> {
-        serde_json::from_str(text.get()).ok()
+    fn from_raw(text: &str) -> Option<Self> {
+        reader::read(text).ok()
     }
 }
 
 impl FromRaw<'_> for i64 {
-    fn from_raw(text: &RawValue) -> Option<Self> {
-        text.get().parse().ok()
+    fn from_raw(text: &str) -> Option<Self> {
+        text.parse().ok()
     }
 }
 
 impl FromRaw<'_> for u64 {
     /// A whole number, also as `10.0`: JSON Schema's `integer` takes it, and models
     /// write it.
-    fn from_raw(text: &RawValue) -> Option<Self> {
+    fn from_raw(text: &str) -> Option<Self> {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -134,22 +119,30 @@ impl FromRaw<'_> for u64 {
         )]
         let from_float =
             |float: f64| (float >= 0.0 && float.fract() == 0.0).then_some(float as Self);
-        text.get().parse().ok().or_else(|| f64::from_raw(text).and_then(from_float))
+        text.parse().ok().or_else(|| f64::from_raw(text).and_then(from_float))
     }
 }
 
 impl FromRaw<'_> for u32 {
-    fn from_raw(text: &RawValue) -> Option<Self> {
+    fn from_raw(text: &str) -> Option<Self> {
         u64::from_raw(text)?.try_into().ok()
     }
 }
 
+/// The parts of an array; none when it is no array.
+#[inline(never)]
+pub(crate) fn list(text: &str) -> Option<Vec<&str>> {
+    let mut reader = Reader::new(text);
+    let items = reader.items().ok()?;
+    reader.end().ok()?;
+    Some(items)
+}
+
 impl<'a, T: FromRaw<'a>> FromRaw<'a> for Vec<T> {
-    fn from_raw(text: &'a RawValue) -> Option<Self> {
-        let list: Vec<&RawValue> = serde_json::from_str(text.get()).ok()?;
+    fn from_raw(text: &'a str) -> Option<Self> {
         // Not `collect`, whose ways to stop early take more code.
         let mut values = Vec::new();
-        for text in list {
+        for text in list(text)? {
             values.push(T::from_raw(text)?);
         }
         Some(values)
@@ -166,7 +159,7 @@ mod tests {
         let text = r#"{"text":"a\nb","n":12,"whole":1e1,"half":0.5,"none":null,"yes":true,
             "list":[1,2],"json":{"z":1.50,"a":null},"n":3}"#;
         let json = Json::from_host(text.to_owned());
-        let fields = Fields::new(json.parse().unwrap()).unwrap();
+        let fields = Fields::new(json.as_str()).unwrap();
         assert_eq!(fields.required::<String>("text").unwrap(), "a\nb");
         assert_eq!(fields.required::<u64>("whole").unwrap(), 10);
         assert_eq!(fields.required::<f64>("half").unwrap(), 0.5);

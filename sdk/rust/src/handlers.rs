@@ -71,6 +71,8 @@ kinds! {
     Completer: String => Vec<wit::Completion>;
     /// By the tool's name.
     Tool: wit::ToolInvocation => wit::ToolOutput;
+    /// There is one, without a name, when there are tools that came at run time.
+    DynamicTool: wit::ToolInvocation => wit::ToolOutput;
     /// By the event's name; several may have the same.
     Follower: Notification => ();
     /// There is one, without a name, when there are followers.
@@ -84,6 +86,13 @@ kinds! {
     SessionBeforeTree: wit::SessionBeforeTreeEvent => wit::TreeDecision;
     SessionDirectory: wit::SessionDirectoryEvent => Option<String>;
     SessionBeforeCompact: wit::SessionBeforeCompactEvent => wit::CompactDecision;
+    Context: wit::ContextEvent => Option<String>;
+    BeforeProviderRequest: wit::ProviderRequestEvent => Option<String>;
+    ResourcesDiscover: wit::ResourcesDiscoverEvent => wit::DiscoveredResources;
+    UserBash: wit::UserBashEvent => wit::UserBashDecision;
+    /// There is at most one, without a name. It is never an error of the kind that the
+    /// others have.
+    Reply: wit::ReplyRequest => Result<wit::ReplyEnd, wit::ReplyFailure>;
 }
 
 /// Adds a handler of all that has these names.
@@ -101,6 +110,11 @@ fn all<K: Kind>() -> impl Iterator<Item = &'static Served<K::Input, K::Output>> 
 /// Whether there is any handler of a kind.
 fn any<K: Kind>() -> bool {
     K::table().get().is_some()
+}
+
+/// Whether there is a handler of a name.
+pub(crate) fn has<K: Kind>(name: &str) -> bool {
+    all::<K>().any(|served| served.name == name)
 }
 
 /// Runs the newest handler of a name; none when there is no such handler.
@@ -124,11 +138,21 @@ fn finish<K: Kind>(
     })
 }
 
+/// Adds the one handler of a kind, without a name, unless it is there.
+pub(crate) fn add_once<K: Kind>(handler: Handler<K::Input, K::Output>) {
+    if !any::<K>() {
+        add::<K>(vec![String::new()], handler);
+    }
+}
+
 /// Makes a handler of all notifications, which hands them on to the followers.
 pub(crate) fn tell_followers() {
-    if !any::<Notified>() {
-        add::<Notified>(vec![String::new()], &|event| Box::pin(tell(event.into())));
-    }
+    add_once::<Notified>(&|event| Box::pin(tell(event.into())));
+}
+
+/// What the host is told when it calls a tool that is not there.
+pub(crate) fn no_tool(name: &str) -> String {
+    ["this extension has no tool ", name].concat()
 }
 
 /// One follower after the other, in the order in which they were added.

@@ -107,6 +107,44 @@
 //! # fn main() {}
 //! ```
 //!
+//! # What needs a permission
+//!
+//! Files ([`Ctx::files`]), requests ([`Ctx::http`]), programs ([`Ctx::process`]) and
+//! environment variables ([`Ctx::env`]) are there as far as the registration asks for
+//! them and the person grants them. What is not granted is an [`AccessError::Denied`].
+//!
+//! ```
+//! use wharf_sdk::{Ctx, Event, Extension, Notification, Permission, Registration, Result};
+//!
+//! #[derive(Default)]
+//! struct Checkpoint;
+//!
+//! impl Extension for Checkpoint {
+//!     fn register() -> Registration<Self> {
+//!         Registration::new("checkpoint", "0.1.0")
+//!             .permission(Permission::exec(["git", "stash", "create"]))
+//!             .permission(Permission::net("hooks.example.org"))
+//!             .on_notification([Event::TurnEnd], Self::turn_ended)
+//!     }
+//! }
+//!
+//! impl Checkpoint {
+//!     async fn turn_ended(&self, ctx: &Ctx, _event: Notification) -> Result<()> {
+//!         let output = ctx.process().exec("git", ["stash", "create"]).await?.success()?;
+//!         let commit = output.stdout_text().trim().to_owned();
+//!         ctx.session().append_entry("checkpoint", &commit)?;
+//!         ctx.http().post("https://hooks.example.org/done").body(commit).send().await?;
+//!         Ok(())
+//!     }
+//! }
+//! # wharf_sdk::export!(Checkpoint);
+//! # fn main() {}
+//! ```
+//!
+//! An extension's own files need no permission: `std::fs` has a directory `/data` of
+//! its own, which stays from run to run. Nothing else of `std` reaches the outside: it
+//! has no network, no processes and no threads, and to sleep is [`Ctx::sleep`].
+//!
 //! # State
 //!
 //! The extension's value is made by [`Default`] before the first handler runs and
@@ -126,55 +164,79 @@ extern crate self as wharf_sdk;
 
 mod agent;
 mod builtin;
+mod bus;
 mod control;
 mod ctx;
+mod dynamic;
 mod entry;
 mod error;
 mod event;
 mod extension;
 mod fields;
+mod files;
 mod handlers;
+mod http;
 mod json;
 mod log;
+mod model;
 mod note;
 mod notification;
 mod parameters;
+mod process;
+mod reader;
 mod registration;
+mod reply;
+mod request_event;
 mod runtime;
 mod session;
 mod session_event;
 mod spec;
 mod task;
+mod time;
 mod tool;
 mod ui;
+
+/// Public only for what [`export!`] expands to, and not part of the API.
+#[doc(hidden)]
+pub mod rt;
 
 /// Generated; public only for what [`export!`] expands to, and not part of the API.
 #[doc(hidden)]
 pub mod bindings;
 
-pub use agent::{Agent, Delivery, ToolInfo};
+pub use agent::{Agent, CommandInfo, CommandSource, ContextUsage, Delivery, FlagValue, ToolInfo};
 pub use builtin::{
     BashCall, BuiltinCall, EditCall, FindCall, GrepCall, LsCall, ReadCall, TextReplacement,
     WriteCall,
 };
-pub use control::{Control, Switched};
+pub use bus::{Bus, BusEvent};
+pub use control::{Control, Forked, Navigate, Navigated, NewSession, ReloadedExtension, Switched};
 pub use ctx::{CommandCtx, Ctx, ToolCtx};
 pub use entry::{AssistantContent, Entry, Message};
-pub use error::{Error, Result};
+pub use error::{AccessError, Error, Result};
 pub use event::{
     BeforeAgentStart, BeforeAgentStartEvent, CustomMessage, InputDecision, InputEvent, InputSource,
     ToolCallDecision, ToolCallEvent, ToolResultEvent, ToolResultPatch,
 };
 pub use extension::Extension;
+pub use files::{FileEntry, FileInfo, FileKind, Files};
+pub use http::{Http, Request, Response};
 pub use json::Json;
 pub use log::Log;
+pub use model::{Model, ModelConfig, ProviderConfig, ThinkingLevel};
 pub use note::{
     LengthRetryNote, ModelSelectNote, ModelSource, SessionCompactNote, SessionForkNote,
     SessionTreeNote, StreamRetryNote,
 };
 pub use notification::{Event, Notification};
 pub use parameters::Parameters;
+pub use process::{Command, ExecOutput, Process};
 pub use registration::Registration;
+pub use reply::{ReplyEnd, ReplyFailure, ReplyRequest, ReplyStop, ReplyWriter};
+pub use request_event::{
+    ContextEvent, DiscoverReason, ProviderRequestEvent, Resources, ResourcesDiscoverEvent,
+    UserBashDecision, UserBashEvent,
+};
 pub use session::Session;
 pub use session_event::{
     CompactDecision, CompactionCause, ForkDecision, OwnSummary, SessionBeforeCompactEvent,

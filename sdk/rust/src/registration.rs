@@ -1,6 +1,7 @@
 //! What an extension offers, each offer with its handler; those for events about
-//! sessions are in `session`. How the host's calls reach the handlers is in `runtime`.
+//! sessions are in `session`, those about requests to the model in `request`. How the host's calls reach the handlers is in `runtime`.
 
+mod request;
 mod session;
 
 use std::cell::OnceCell;
@@ -9,16 +10,16 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::wharf::extension::types as wit;
-use crate::error::{invalid_arguments, text};
+use crate::error::text;
 use crate::handlers::{
     self, Answer, BeforeAgentStart as BeforeAgentStartKind, Command, Completer, Follower, Input,
     Kind, Tool, ToolCall, ToolResult,
 };
-use crate::tool::convert;
+use crate::tool::{arguments, convert};
 use crate::{
     BeforeAgentStart, BeforeAgentStartEvent, CommandCtx, CommandSpec, Completion, Ctx, Event,
-    Extension, FlagSpec, InputDecision, InputEvent, Json, Notification, Parameters, Permission,
-    Result, ShortcutSpec, ToolCallDecision, ToolCallEvent, ToolCtx, ToolOutput, ToolResultEvent,
+    Extension, FlagSpec, InputDecision, InputEvent, Notification, Parameters, Permission, Result,
+    ShortcutSpec, ToolCallDecision, ToolCallEvent, ToolCtx, ToolOutput, ToolResultEvent,
     ToolResultPatch, ToolSpec,
 };
 
@@ -70,6 +71,7 @@ type Install<E> = Box<dyn FnOnce(&'static OnceCell<E>)>;
 pub struct Registration<E: 'static> {
     data: wit::Registration,
     installs: Vec<Install<E>>,
+    has_reply_source: bool,
 }
 
 impl<E: Extension> Registration<E> {
@@ -89,6 +91,7 @@ impl<E: Extension> Registration<E> {
                 permissions: Vec::new(),
             },
             installs: Vec::new(),
+            has_reply_source: false,
         }
     }
 
@@ -181,10 +184,8 @@ impl<E: Extension> Registration<E> {
     {
         let name = add_tool(&mut self.data, spec.with_schema_of::<P>());
         self.serve::<Tool, _, _>(vec![name], handler, |method, call| async move {
-            let ctx = ToolCtx::new(call.tool_call_id, call.tool_name);
-            let args = Json::from_host(call.input)
-                .parse::<P>()
-                .map_err(|error| text(invalid_arguments(ctx.tool_name(), &error)))?;
+            let (ctx, input) = ToolCtx::of_call(call);
+            let args = arguments::<P>(&ctx, &input).map_err(text)?;
             let output = (method.handler)(method.extension(), &ctx, args).await;
             output.map(|output| output.into().into()).map_err(text)
         })
@@ -261,7 +262,26 @@ impl<E: Extension> Registration<E> {
         })
     }
 
-    /// Adds a command-line flag.
+    /// Adds a command-line flag, whose value is [`Agent::flag`](crate::Agent::flag).
+    ///
+    /// ```
+    /// # use wharf_sdk::Ctx;
+    /// use wharf_sdk::{Extension, FlagSpec, Registration};
+    ///
+    /// # #[derive(Default)]
+    /// # struct Plan;
+    /// impl Extension for Plan {
+    ///     fn register() -> Registration<Self> {
+    ///         Registration::new("plan", "0.1.0")
+    ///             .flag(FlagSpec::switch("plan", "Begins in plan mode"))
+    ///             .flag(FlagSpec::value("plan-file", "Where the plan is kept"))
+    ///     }
+    /// }
+    ///
+    /// fn plan_file(ctx: &Ctx) -> String {
+    ///     ctx.agent().flag("plan-file").value().unwrap_or_else(|| "PLAN.md".to_owned())
+    /// }
+    /// ```
     #[must_use]
     pub fn flag(mut self, flag: FlagSpec) -> Self {
         self.data.flags.push(flag.0);
@@ -280,6 +300,12 @@ impl<E: Extension> Registration<E> {
     pub fn permission(mut self, permission: Permission) -> Self {
         self.data.permissions.push(permission.into_wit());
         self
+    }
+
+    /// Asks for several permissions.
+    #[must_use]
+    pub fn permissions(self, permissions: impl IntoIterator<Item = Permission>) -> Self {
+        permissions.into_iter().fold(self, Self::permission)
     }
 
     /// Takes a handler for what has these names.
@@ -301,17 +327,28 @@ impl<E: Extension> Registration<E> {
     }
 
     /// Takes the one handler of an event.
-    fn answer<K, I, O, F>(mut self, event: &'static str, handler: F) -> Self
+    fn answer<K, I, O, F>(self, event: &'static str, handler: F) -> Self
     where
         K: Kind<Input: Into<I>, Output: From<O>>,
         F: AsyncFn(&E, &Ctx, I) -> Result<O> + 'static,
+        O: 'static,
+    {
+        self.answer_with::<K, I, O, F, _>(event, handler, K::Output::from)
+    }
+
+    /// Takes the one handler of an event, with a way to make its answer the host's.
+    fn answer_with<K, I, O, F, C>(mut self, event: &'static str, handler: F, convert: C) -> Self
+    where
+        K: Kind<Input: Into<I>>,
+        F: AsyncFn(&E, &Ctx, I) -> Result<O> + 'static,
+        C: Fn(O) -> K::Output + Copy + 'static,
     {
         let is_handled = self.data.subscriptions.iter().any(|name| name == event);
         assert!(!is_handled, "{event} has two handlers");
         subscribe(&mut self.data, event);
-        self.serve::<K, _, _>(vec![event.to_owned()], handler, |method, event| async move {
+        self.serve::<K, _, _>(vec![event.to_owned()], handler, move |method, event| async move {
             let answer = (method.handler)(method.extension(), &Ctx::new(), event.into()).await;
-            answer.map(Into::into).map_err(text)
+            answer.map(convert).map_err(text)
         })
     }
 

@@ -52,10 +52,14 @@ impl<E: Extension> Guest for Component<E> {
     async fn execute_tool(call: wit::ToolInvocation) -> Result<wit::ToolOutput, String> {
         Self::prepare();
         let name = call.tool_name.clone();
-        match handlers::run::<handlers::Tool>(&name, call).await {
-            Some(result) => result,
-            None => Err(format!("this extension has no tool {name}")),
+        if handlers::has::<handlers::Tool>(&name) {
+            if let Some(result) = handlers::run::<handlers::Tool>(&name, call).await {
+                return result;
+            }
+        } else if let Some(result) = handlers::run::<handlers::DynamicTool>("", call).await {
+            return result;
         }
+        Err(handlers::no_tool(&name))
     }
 
     async fn on_tool_call(event: wit::ToolCallEvent) -> Result<wit::ToolCallDecision, String> {
@@ -133,6 +137,49 @@ impl<E: Extension> Guest for Component<E> {
         answer.unwrap_or(Ok(wit::CompactDecision::Proceed))
     }
 
+    async fn on_context(event: wit::ContextEvent) -> Result<Option<String>, String> {
+        Self::prepare();
+        handlers::run::<handlers::Context>("context", event).await.unwrap_or(Ok(None))
+    }
+
+    async fn on_before_provider_request(
+        event: wit::ProviderRequestEvent,
+    ) -> Result<Option<String>, String> {
+        Self::prepare();
+        let answer =
+            handlers::run::<handlers::BeforeProviderRequest>("before_provider_request", event)
+                .await;
+        answer.unwrap_or(Ok(None))
+    }
+
+    async fn on_resources_discover(
+        event: wit::ResourcesDiscoverEvent,
+    ) -> Result<wit::DiscoveredResources, String> {
+        Self::prepare();
+        let answer =
+            handlers::run::<handlers::ResourcesDiscover>("resources_discover", event).await;
+        answer.unwrap_or(Ok(wit::DiscoveredResources {
+            skill_paths: Vec::new(),
+            prompt_paths: Vec::new(),
+        }))
+    }
+
+    async fn on_user_bash(event: wit::UserBashEvent) -> Result<wit::UserBashDecision, String> {
+        Self::prepare();
+        let answer = handlers::run::<handlers::UserBash>("user_bash", event).await;
+        answer.unwrap_or(Ok(wit::UserBashDecision::Proceed))
+    }
+
+    async fn stream_reply(request: wit::ReplyRequest) -> Result<wit::ReplyEnd, wit::ReplyFailure> {
+        Self::prepare();
+        let message = match handlers::run::<handlers::Reply>("", request).await {
+            Some(Ok(end)) => return end,
+            Some(Err(message)) => message,
+            None => "this extension answers for no model".to_owned(),
+        };
+        Err(wit::ReplyFailure { message, status: None, transient: false })
+    }
+
     async fn on_notification(event: wit::Notification) -> Result<(), String> {
         Self::prepare();
         handlers::run::<handlers::Notified>("", event).await.unwrap_or(Ok(()))
@@ -150,7 +197,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        BuiltinCall, CommandCtx, CommandSpec, Completion, Ctx, Error, Event, Notification,
+        BuiltinCall, CommandCtx, CommandSpec, Completion, Ctx, Error, Event, Json, Notification,
         Permission, Registration, Result, ToolCallDecision, ToolCallEvent, ToolCtx, ToolOutput,
         ToolSpec,
     };
@@ -354,6 +401,181 @@ mod tests {
 
         let event = wit::SessionDirectoryEvent { cwd: "/".into() };
         assert_eq!(run(Component::<Adder>::on_session_directory(event)).unwrap(), None);
+
+        let event = wit::ContextEvent { messages: "[]".into() };
+        assert_eq!(run(Component::<Adder>::on_context(event)).unwrap(), None);
+        assert_eq!(run(Component::<Adder>::on_before_provider_request(payload())).unwrap(), None);
+        let found = run(Component::<Adder>::on_resources_discover(discover())).unwrap();
+        assert_eq!(found, crate::Resources::new().into());
+        let decision = run(Component::<Adder>::on_user_bash(user_bash("ls"))).unwrap();
+        assert_eq!(decision, wit::UserBashDecision::Proceed);
+        let failure = run(Component::<Adder>::stream_reply(reply_request("m"))).unwrap_err();
+        assert_eq!(failure.message, "this extension answers for no model");
+    }
+
+    fn payload() -> wit::ProviderRequestEvent {
+        wit::ProviderRequestEvent {
+            provider: "p".into(),
+            model: "m".into(),
+            api: "a".into(),
+            payload: r#"{"n":1}"#.into(),
+        }
+    }
+
+    fn discover() -> wit::ResourcesDiscoverEvent {
+        wit::ResourcesDiscoverEvent { cwd: "/".into(), reason: wit::DiscoverReason::Reload }
+    }
+
+    fn user_bash(command: &str) -> wit::UserBashEvent {
+        wit::UserBashEvent { command: command.into(), exclude_from_context: false, cwd: "/".into() }
+    }
+
+    fn reply_request(model: &str) -> wit::ReplyRequest {
+        wit::ReplyRequest {
+            id: "r1".into(),
+            provider: "p".into(),
+            model: json!({"provider": "p", "id": model}).to_string(),
+            system_prompt: String::new(),
+            messages: r#"[{"role":"user","content":"hi","timestamp":1}]"#.into(),
+            tools: "[]".into(),
+            thinking_level: "high".into(),
+            max_tokens: 9,
+        }
+    }
+
+    fn bus_event(topic: &str, data: &str) -> wit::Notification {
+        let fields = format!(r#"{{"topic":"{topic}","source":"other","data":{data}}}"#);
+        wit::Notification::Other(wit::OtherNote { name: format!("bus:{topic}"), fields })
+    }
+
+    /// Handles what stands between the session and the model.
+    #[derive(Default)]
+    struct Between {
+        heard: Cell<u32>,
+    }
+
+    impl Extension for Between {
+        fn register() -> Registration<Self> {
+            Registration::new("between", "0.1.0")
+                .on_context(Self::context)
+                .on_before_provider_request(Self::request)
+                .on_resources_discover(Self::discover)
+                .on_user_bash(Self::bash)
+                .on_bus("wind", Self::wind)
+                .on_bus("rain", Self::wind)
+                .reply_source(Self::reply)
+                .permissions([
+                    Permission::exec(["git", "status", "**"]),
+                    Permission::net("*.example.org"),
+                    Permission::fs_read("a/**"),
+                    Permission::fs_write("~/b"),
+                    Permission::env("HOME"),
+                ])
+        }
+    }
+
+    impl Between {
+        async fn context(&self, _: &Ctx, event: crate::ContextEvent) -> Result<Option<Json>> {
+            event.retain(|message| matches!(message, crate::Message::User { .. }))
+        }
+
+        async fn request(
+            &self,
+            _: &Ctx,
+            event: crate::ProviderRequestEvent,
+        ) -> Result<Option<Json>> {
+            let mut payload = event.payload.value()?;
+            payload["model"] = event.model.into();
+            Ok(Some(payload.into()))
+        }
+
+        async fn discover(
+            &self,
+            _: &Ctx,
+            event: crate::ResourcesDiscoverEvent,
+        ) -> Result<crate::Resources> {
+            assert_eq!(event.reason, crate::DiscoverReason::Reload);
+            Ok(crate::Resources::new().skill("s").prompt("p").prompt("q"))
+        }
+
+        async fn bash(
+            &self,
+            _: &Ctx,
+            event: crate::UserBashEvent,
+        ) -> Result<crate::UserBashDecision> {
+            Ok(match event.command.as_str() {
+                "ls" => crate::UserBashDecision::answer("a", 0),
+                "rm" => return Err("no".into()),
+                command => crate::UserBashDecision::wrap(format!("nice {command}")),
+            })
+        }
+
+        async fn wind(&self, _: &Ctx, event: crate::BusEvent) -> Result<()> {
+            assert_eq!(event.source, "other");
+            let knots: Option<u32> = event.data()?;
+            self.heard.set(self.heard.get() + knots.unwrap_or(1000));
+            if self.heard.get() == 1003 { Err("done".into()) } else { Ok(()) }
+        }
+
+        async fn reply(
+            &self,
+            _: &Ctx,
+            request: crate::ReplyRequest,
+            _: crate::ReplyWriter,
+        ) -> Result<crate::ReplyEnd, crate::ReplyFailure> {
+            assert_eq!(request.thinking_level, crate::ThinkingLevel::High);
+            assert_eq!(request.messages()?.len(), 1);
+            match request.model.parse::<crate::Model>()?.id.as_str() {
+                "busy" => Err(crate::ReplyFailure::new("too busy").with_status(429)),
+                "lost" => Err(crate::AccessError::Failed("torn".into()))?,
+                _ => Ok(crate::ReplyEnd::tool_use().with_usage(3, 4)),
+            }
+        }
+    }
+
+    #[test]
+    fn what_stands_between_the_session_and_the_model_can_be_changed() {
+        let messages = r#"[{"role":"user","content":"hi"},{"role":"custom","customType":"c","content":[],"display":true}]"#;
+        let event = wit::ContextEvent { messages: messages.into() };
+        let kept = run(Component::<Between>::on_context(event)).unwrap();
+        assert_eq!(kept.as_deref(), Some(r#"[{"role":"user","content":"hi"}]"#));
+
+        let body = run(Component::<Between>::on_before_provider_request(payload())).unwrap();
+        let body: Value = serde_json::from_str(&body.unwrap()).unwrap();
+        assert_eq!(body, json!({"n": 1, "model": "m"}));
+
+        let found = run(Component::<Between>::on_resources_discover(discover())).unwrap();
+        assert_eq!((found.skill_paths.len(), found.prompt_paths.len()), (1, 2));
+
+        let bash = |command| run(Component::<Between>::on_user_bash(user_bash(command)));
+        let answer = wit::UserBashResult { output: "a".into(), exit_code: Some(0) };
+        assert_eq!(bash("ls").unwrap(), wit::UserBashDecision::Answer(answer));
+        assert_eq!(bash("du").unwrap(), wit::UserBashDecision::Wrap("nice du".into()));
+        assert_eq!(bash("rm").unwrap_err(), "no");
+    }
+
+    #[test]
+    fn a_reply_ends_with_its_tokens_or_says_whether_to_try_again() {
+        let reply = |model| run(Component::<Between>::stream_reply(reply_request(model)));
+        let end = reply("m").unwrap();
+        assert_eq!((end.stop, end.usage.input, end.usage.output), (wit::ReplyStop::ToolUse, 3, 4));
+        let busy = reply("busy").unwrap_err();
+        assert_eq!((busy.status, busy.transient), (Some(429), false));
+        let lost = reply("lost").unwrap_err();
+        assert_eq!((lost.message.as_str(), lost.status, lost.transient), ("torn", None, true));
+    }
+
+    #[test]
+    fn events_of_extensions_reach_the_handlers_of_their_topic() {
+        let data = Component::<Between>::register();
+        assert!(data.subscriptions.contains(&"bus:wind".to_owned()), "{:?}", data.subscriptions);
+        assert_eq!(data.permissions.len(), 5);
+        let tell = |topic, data| run(Component::<Between>::on_notification(bus_event(topic, data)));
+        tell("wind", "1").unwrap();
+        tell("rain", "2").unwrap();
+        tell("snow", "4").unwrap();
+        assert_eq!(tell("wind", "null").unwrap_err(), "done", "null is a value");
+        assert!(tell("wind", "\"no\"").unwrap_err().starts_with("invalid JSON: found a string"));
     }
 
     // The instance lives in a thread-local, and each test has its own thread.

@@ -92,7 +92,10 @@ impl ToolSpec {
     }
 
     /// Takes the schema of `P`, unless one was given.
-    pub(crate) fn with_schema_of<P: Parameters>(mut self) -> Self {
+    /// [`Registration::tool_with`](crate::Registration::tool_with) and
+    /// [`Agent::register_tool`](crate::Agent::register_tool) do so by themselves.
+    #[must_use]
+    pub fn with_schema_of<P: Parameters>(mut self) -> Self {
         if self.0.parameters.is_empty() {
             self.0.parameters = P::schema().into_string();
         }
@@ -140,22 +143,66 @@ impl ShortcutSpec {
 }
 
 /// What an extension asks for beyond the UI and the session.
+///
+/// ```
+/// use wharf_sdk::Permission;
+///
+/// let permissions = [
+///     Permission::fs_read("docs/**"),
+///     Permission::net("*.example.org"),
+///     // `git status` with any arguments, or none.
+///     Permission::exec(["git", "status", "**"]),
+///     Permission::env("EXAMPLE_KEY"),
+/// ];
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Permission {
-    /// Reading files: a glob pattern, relative to the project, `~` or the agent dir.
+    /// Reading files; see [`fs_read`](Self::fs_read).
     FsRead(String),
-    /// Writing files: a glob pattern, as for reading.
+    /// Writing files; see [`fs_write`](Self::fs_write).
     FsWrite(String),
-    /// Outgoing HTTP: a host pattern, for example `*.example.org`.
+    /// Outgoing HTTP; see [`net`](Self::net).
     Net(String),
-    /// Running a program: its name, and patterns for its arguments.
+    /// Running a program; see [`exec`](Self::exec).
     Exec(Vec<String>),
-    /// An environment variable, by name.
+    /// An environment variable; see [`env`](Self::env).
     Env(String),
 }
 
 impl Permission {
+    /// Reading files: a glob pattern, relative to the project (`docs/**`), to the
+    /// person's home (`~/notes/*.md`) or to the agent directory (`@agent/skills/**`).
+    /// `*` and `?` do not cross a `/`, `**` does.
+    pub fn fs_read(pattern: impl Into<String>) -> Self {
+        Self::FsRead(pattern.into())
+    }
+
+    /// Making, changing and removing files: a glob pattern, as for reading, which it
+    /// does not include.
+    pub fn fs_write(pattern: impl Into<String>) -> Self {
+        Self::FsWrite(pattern.into())
+    }
+
+    /// Requests to hosts: `example.org` (that name only), `*.example.org` (any name
+    /// below it), `*` (any host) or an address (`127.0.0.1`, `[::1]`), then optionally
+    /// `:port` or `:*`. Without a port: 443 for `https` and 80 for `http`.
+    pub fn net(host: impl Into<String>) -> Self {
+        Self::Net(host.into())
+    }
+
+    /// Running a program: its name or absolute path, and one pattern for each argument,
+    /// in order. A last pattern `**` stands for any further arguments, or none; `*` and
+    /// `?` in a pattern match any characters.
+    pub fn exec<T: Into<String>>(program: impl IntoIterator<Item = T>) -> Self {
+        Self::Exec(program.into_iter().map(Into::into).collect())
+    }
+
+    /// Reading an environment variable, which programs that the extension runs inherit.
+    pub fn env(name: impl Into<String>) -> Self {
+        Self::Env(name.into())
+    }
+
     pub(crate) fn into_wit(self) -> wit::PermissionRequest {
         match self {
             Self::FsRead(pattern) => wit::PermissionRequest::FsRead(pattern),

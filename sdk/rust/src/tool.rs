@@ -1,9 +1,11 @@
 //! What a tool gives back, and the content of messages.
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::Json;
 use crate::bindings::wharf::extension::types as wit;
+use crate::error::invalid_arguments;
+use crate::{Json, Result, ToolCtx};
 
 /// A picture, as it is sent to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,6 +158,11 @@ impl From<wit::ToolOutput> for ToolOutput {
             is_error: output.is_error,
         }
     }
+}
+
+/// Reads the arguments of a call.
+pub(crate) fn arguments<P: DeserializeOwned>(ctx: &ToolCtx, input: &Json) -> Result<P> {
+    input.parse().map_err(|error| invalid_arguments(ctx.tool_name(), &error))
 }
 
 /// Converts a list between the API's types and the bindings'.

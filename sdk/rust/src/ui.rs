@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::bindings::wharf::extension::ui as wit;
+use crate::time::millis;
 
 /// How a dialog ended. "No" is an answer; that nobody could be asked is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -297,10 +298,6 @@ impl Ui {
     fn settings(self) -> wit::DialogOptions {
         wit::DialogOptions { timeout_ms: self.timeout.map(millis) }
     }
-}
-
-fn millis(timeout: Duration) -> u32 {
-    u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX)
 }
 
 impl From<wit::TextAnswer> for Answer<String> {
