@@ -1,8 +1,16 @@
-//! Whole processes over pipes: what a client sees of start-up and of extension
-//! commands. Prints a table; `cargo xtask bench` builds what it needs.
+//! Whole processes over pipes: what a client sees of start-up, of extension commands and
+//! of a reload. Prints a table; `cargo xtask bench` builds what it needs.
 //!
-//! Medians over `RUNS` processes; start-up is from spawn to the response of
-//! `get_state`, CPU and peak memory are the process's own at that moment.
+//! Medians over `RUNS` processes; start-up is from spawn to a response, CPU and peak
+//! memory are the process's own at that moment. The rows:
+//! - `spawn -> get_state`: without extensions, and with 1, 10, 50 and 100, each of which
+//!   is another component. `warm`: compiled and registered by an earlier process. `cold`:
+//!   never seen before. `get_commands` waits until all have registered, `get_state` does not.
+//! - `an extension`: what one more takes of the resident memory, of 100, when they are
+//!   registered (warm), and when each has an instance that has run a command.
+//! - `reload of 50`: a command that reloads, with nothing changed and with one changed
+//!   component, which is compiled.
+//! - latencies of commands.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
@@ -12,54 +20,52 @@ mod client;
 use std::process::Command;
 use std::time::Instant;
 
-use client::{Session, millis, quantile};
+use client::{Copies, Session, install, install_one, millis, quantile};
 use serde_json::json;
 use wharf_tests::{Env, guest};
 
 /// Processes for each start-up row.
 const RUNS: usize = 15;
+/// The same for rows that compile, each in an environment of its own.
+const COLD_RUNS: usize = 3;
 /// Commands for each latency row.
 const COMMANDS: usize = 2000;
-const EXTENSIONS: usize = 50;
+const RELOADS: usize = 20;
+
+const HEARTBEAT: Copies<'static> = Copies { guest: "heartbeat", id: "heartbeat" };
 
 fn main() {
     println!("{:<58} {:>12} {:>12} {:>10}", "case", "ms", "CPU ms", "RSS MB");
     let bare = Env::new();
-    startup("spawn -> get_state, no extension", RUNS, || bare.command());
-    let warm = with_extensions();
-    drop(Session::start(without_file(warm.command())).ready());
-    startup("the same, 50 extensions, warm cache", RUNS, || warm.command());
-    startup("the same, until get_commands", RUNS, || {
-        let mut command = warm.command();
-        command.env("BENCH_LAST", "get_commands");
-        command
-    });
-    let mut cold = Vec::new();
-    startup("the same, 50 extensions never seen before", 5, || {
-        cold.push(with_extensions());
-        cold.last().unwrap().command()
-    });
+    startup("spawn -> get_state, no extension", RUNS, "get_state", || bare.command());
+    for count in [1, 10, 50, 100] {
+        startups(count);
+    }
+    memory();
+    reload();
     latency();
 }
 
-/// An environment with fifty different copies of one guest.
-fn with_extensions() -> Env {
-    let env = Env::new();
-    let bytes = std::fs::read(guest("heartbeat")).unwrap();
-    for number in 0..EXTENSIONS {
-        // A custom section of its own makes each a component never seen before.
-        let mut copy = bytes.clone();
-        let id = format!("{number}-{}", env.agent_dir().display());
-        let mut section = vec![u8::try_from(1 + id.len()).unwrap()];
-        section.push(1);
-        section.extend_from_slice(b"n");
-        section[0] = u8::try_from(section.len() - 1 + id.len()).unwrap();
-        section.extend_from_slice(id.as_bytes());
-        copy.push(0);
-        copy.extend_from_slice(&section);
-        env.write_agent(&format!("extensions/e{number:02}.wasm"), copy);
+fn startups(count: usize) {
+    let with_extensions = || {
+        let env = Env::new();
+        install(&env, HEARTBEAT, count);
+        env
+    };
+    let warm = with_extensions();
+    drop(Session::start(without_file(warm.command())).ready());
+    for last in ["get_state", "get_commands"] {
+        let name = format!("spawn -> {last}, {count} extensions, warm");
+        startup(&name, RUNS, last, || warm.command());
     }
-    env
+    for last in ["get_state", "get_commands"] {
+        let name = format!("spawn -> {last}, {count} extensions, cold");
+        let mut cold = Vec::new();
+        startup(&name, COLD_RUNS, last, || {
+            cold.push(with_extensions());
+            cold.last().unwrap().command()
+        });
+    }
 }
 
 fn without_file(mut command: Command) -> Command {
@@ -67,17 +73,12 @@ fn without_file(mut command: Command) -> Command {
     command
 }
 
-fn startup(name: &str, runs: usize, mut command: impl FnMut() -> Command) {
+fn startup(name: &str, runs: usize, last: &str, mut command: impl FnMut() -> Command) {
     let mut times = Vec::new();
     let mut cpu = Vec::new();
     let mut memory = Vec::new();
     for _ in 0..runs {
         let command = command();
-        let last = command
-            .get_envs()
-            .find_map(|(key, value)| (key == "BENCH_LAST").then_some(value?.to_str()?))
-            .unwrap_or("get_state")
-            .to_owned();
         let begin = Instant::now();
         let mut session = Session::start(without_file(command));
         session.send(&json!({"id": "s", "type": last}));
@@ -92,6 +93,55 @@ fn startup(name: &str, runs: usize, mut command: impl FnMut() -> Command) {
         quantile(&mut cpu, 0.5),
         quantile(&mut memory, 0.5)
     );
+}
+
+/// What an extension takes while nothing is done with it.
+fn memory() {
+    const COUNT: u8 = 100;
+    let resident = |count: u8, used: bool| {
+        let env = Env::new();
+        install(&env, HEARTBEAT, usize::from(count));
+        drop(Session::start(without_file(env.command())).ready());
+        let mut session = Session::start(without_file(env.command())).ready();
+        for number in 1..=count {
+            if used {
+                session.command(&format!("/beat:{number} 1"));
+            }
+        }
+        session.resident_megabytes()
+    };
+    let none = resident(0, false);
+    for (name, used) in [("registered", false), ("with an instance", true)] {
+        let each = (resident(COUNT, used) - none) / f64::from(COUNT);
+        println!(
+            "{:<58} {:>12} {:>12} {each:>10.3}",
+            format!("an extension of 100, {name}"),
+            "",
+            ""
+        );
+    }
+}
+
+fn reload() {
+    let env = Env::new();
+    install(&env, HEARTBEAT, 49);
+    env.write_agent("extensions/bench-calls.wasm", std::fs::read(guest("bench-calls")).unwrap());
+    let mut session = Session::start(without_file(env.command())).ready();
+    session.command("/fill 1");
+    for changed in [0, 1] {
+        let mut times = Vec::new();
+        for number in 0..RELOADS {
+            if changed == 1 {
+                install_one(&env, HEARTBEAT, 7, &format!("edition {number}"));
+            }
+            let begin = Instant::now();
+            let end = session.command("/reload");
+            times.push(millis(begin.elapsed()));
+            assert_eq!(end["message"], format!("{changed} changed"));
+        }
+        let name = format!("reload of 50 extensions, {changed} changed");
+        println!("{name:<58} {:>12.2}", quantile(&mut times, 0.5));
+    }
 }
 
 fn latency() {

@@ -2,22 +2,31 @@
 //! processes, with the mock LLM server that may lie beside the project (without it
 //! nothing is measured). Prints a table; `cargo xtask bench` builds what it needs.
 //!
-//! `net` is without the mock's own service time, which it counts itself.
+//! `net` is without the mock's own service time, which it counts itself. The rows, for
+//! each of two APIs:
+//! - a turn that calls a tool, with 0 and 10 extensions that judge every call;
+//! - a reply of 20,000 deltas, with 0, 1 and 10 extensions that follow `message_update`.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark stops at the first surprise")]
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
+
+mod client;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use client::{Copies, install};
 use serde_json::{Value, json};
-use wharf_tests::{Env, MockLlm, guest};
+use wharf_tests::{Env, MockLlm};
 
 /// Tool calls of one run.
 const TURNS: u32 = 200;
 /// Runs of each row.
 const RUNS: usize = 5;
+
+const GATE: Copies<'static> = Copies { guest: "permission-gate", id: "permission-gate" };
+const FOLLOWER: Copies<'static> = Copies { guest: "follower", id: "follower-000" };
 
 fn main() {
     let Some(mock) = MockLlm::start() else { return };
@@ -30,19 +39,23 @@ fn main() {
             for extensions in [0, 10] {
                 let name = format!("{provider}: a {tool} turn, {extensions} tool_call extensions");
                 let prompt = format!("[[mock tools={TURNS} tool={tool} {argument}]]");
+                let extensions = (GATE, extensions);
                 row(&name, &mock, &Case { provider, extensions, prompt, turns: TURNS });
             }
         }
-        let name = format!("{provider}: 20,000 text deltas, whole run");
-        let prompt = "[[mock deltas=20000 chunk=word_]]".to_owned();
-        row(&name, &mock, &Case { provider, extensions: 0, prompt, turns: 1 });
+        for followers in [0, 1, 10] {
+            let name = format!("{provider}: 20,000 text deltas, {followers} followers");
+            let prompt = "[[mock deltas=20000 chunk=word_]]".to_owned();
+            let extensions = (FOLLOWER, followers);
+            row(&name, &mock, &Case { provider, extensions, prompt, turns: 1 });
+        }
     }
 }
 
 struct Case<'a> {
     provider: &'a str,
-    /// How many extensions see every tool call.
-    extensions: usize,
+    /// Which extensions there are, and how many.
+    extensions: (Copies<'static>, usize),
     prompt: String,
     turns: u32,
 }
@@ -67,13 +80,8 @@ fn run(mock: &MockLlm, case: &Case<'_>) -> Run {
     env.write("file.txt", "one\ntwo\nthree\n");
     env.write_agent("models.json", mock.models_json());
     env.write_agent("settings.json", r#"{"autoSessionName": false}"#);
-    let bytes = std::fs::read(guest("permission-gate")).unwrap();
-    for number in 0..case.extensions {
-        // A custom section of its own makes each a component of its own.
-        let mut copy = bytes.clone();
-        copy.extend_from_slice(&[0, 4, 1, b'n', b'0', b'0' + u8::try_from(number).unwrap()]);
-        env.write_agent(&format!("extensions/e{number}.wasm"), copy);
-    }
+    let (copies, count) = case.extensions;
+    install(&env, copies, count);
     let mut command: Command = env.command();
     command
         .args(["--mode", "rpc", "--no-session", "--model"])

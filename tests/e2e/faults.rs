@@ -292,7 +292,7 @@ fn registrations_that_fail_are_told_and_leave_the_others_alone() {
     let text = error["error"].as_str().unwrap();
     assert!(
         text.contains(
-            "extension newer_api is built for wharf:extension@0.9.0; this host supports 0.1.0 to 0.1.0"
+            "extension newer_api is built for wharf:extension@0.9.0; this host supports 0.1.0 to 0.1.1"
         ),
         "{text}"
     );

@@ -94,6 +94,19 @@ impl Env {
         self.rpc(&args)
     }
 
+    /// Grants a component these permissions, as a person does at the shell.
+    pub fn grant(&self, guest: &Path, permissions: &[&str]) {
+        let mut command = self.command();
+        command.args(["extension", "grant"]).arg(guest).args(permissions).arg("--yes");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Grants guests of these names all that they ask for.
+    pub fn grant_all(&self, guests: &[&str]) {
+        guests.iter().for_each(|name| self.grant(&guest(name), &[]));
+    }
+
     /// How this environment's paths are called in transcripts.
     pub fn names(&self) -> Vec<(String, String)> {
         let mut names = vec![

@@ -8,14 +8,17 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 mod env;
+mod file_server;
 pub mod llm;
 mod mock;
 mod process;
 pub mod script;
 mod session_file;
 mod transcript;
+pub mod web;
 
 pub use env::{Env, binary, guest};
+pub use file_server::{Answer, FileServer, Request};
 pub use mock::MockLlm;
 pub use process::{Exit, Wharf};
 pub use session_file::SessionFile;

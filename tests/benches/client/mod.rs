@@ -8,6 +8,44 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wharf_tests::{Env, guest};
+
+/// How an extension got into an environment.
+#[derive(Clone, Copy)]
+pub(crate) struct Copies<'a> {
+    /// The guest.
+    pub(crate) guest: &'a str,
+    /// Its id, or what else stands in its data; as long as that is, digits at the end.
+    pub(crate) id: &'a str,
+}
+
+/// Different extensions, each with an id of its own, with the same behaviour: the id is
+/// changed in the component's data. No component has been seen before by any cache.
+pub(crate) fn install(env: &Env, copies: Copies<'_>, count: usize) {
+    for number in 0..count {
+        install_one(env, copies, number, "first");
+    }
+}
+
+/// Writes one of them, again if it was there; another `edition` is another content.
+pub(crate) fn install_one(env: &Env, copies: Copies<'_>, number: usize, edition: &str) {
+    let Copies { guest: name, id } = copies;
+    let mut component = std::fs::read(guest(name)).unwrap();
+    let own = format!("{}{number:03}", &id[..id.len() - 3]);
+    let mut found = 0;
+    for at in 0..component.len() - id.len() {
+        if component[at..].starts_with(id.as_bytes()) {
+            component[at..at + id.len()].copy_from_slice(own.as_bytes());
+            found += 1;
+        }
+    }
+    assert!(found > 0, "{name} does not hold its id {id} as plain text");
+    // A custom section makes the content one of this environment and edition.
+    let text = format!("{edition} {}", env.agent_dir().display());
+    component.extend_from_slice(&[0, u8::try_from(2 + text.len()).unwrap(), 1, b'n']);
+    component.extend_from_slice(text.as_bytes());
+    env.write_agent(&format!("extensions/{own}.wasm"), component);
+}
 
 /// A process in RPC mode.
 pub(crate) struct Session {
@@ -78,10 +116,28 @@ impl Session {
     }
 
     pub(crate) fn peak_megabytes(&self) -> f64 {
+        self.megabytes("VmHWM")
+    }
+
+    /// What it has now.
+    pub(crate) fn resident_megabytes(&self) -> f64 {
+        self.megabytes("VmRSS")
+    }
+
+    fn megabytes(&self, field: &str) -> f64 {
         let status = std::fs::read_to_string(self.proc("status")).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
         let kilobytes: f64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
         kilobytes / 1024.0
+    }
+
+    /// Runs an extension's command up to the notification that ends it; an error of an
+    /// extension ends the benchmark.
+    pub(crate) fn command(&mut self, line: &str) -> Value {
+        self.send(&json!({"type": "prompt", "message": line}));
+        let end = self.wait(|line| line["method"] == "notify" || line["type"] == "extension_error");
+        assert!(end["type"] != "extension_error", "{end}");
+        end
     }
 
     fn proc(&self, file: &str) -> std::path::PathBuf {

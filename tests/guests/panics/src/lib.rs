@@ -24,7 +24,7 @@ impl Extension for Panics {
 
 impl Panics {
     async fn boom(&self, _ctx: &CommandCtx, _args: &str) -> Result<()> {
-        panic!("boom on purpose")
+        explode()
     }
 
     async fn tool_call(&self, _ctx: &Ctx, event: ToolCallEvent) -> Result<ToolCallDecision> {
@@ -54,6 +54,12 @@ impl Panics {
         assert!(!instructions.contains("PANIC"), "boom on purpose");
         Ok(CompactDecision::Proceed)
     }
+}
+
+/// A function of its own also where everything is inlined: backtraces name it.
+#[inline(never)]
+fn explode() -> ! {
+    panic!("boom on purpose")
 }
 
 wharf_sdk::export!(Panics);

@@ -1,0 +1,6 @@
+//! The same as `combiner-a`, under another id.
+
+#[path = "../../combiner-a/src/guest.rs"]
+mod guest;
+
+const ID: &str = "combiner-b";
