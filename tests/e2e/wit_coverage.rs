@@ -97,7 +97,11 @@ fn components() -> BTreeMap<String, PathBuf> {
     let folders = ["example-extensions", "tests/guests"];
     let entries = folders.into_iter().flat_map(|folder| fs::read_dir(root().join(folder)).unwrap());
     let crates = entries.map(|entry| entry.unwrap().path());
-    let crates = crates.filter(|folder| folder.join("Cargo.toml").is_file());
+    // Not what they share.
+    let is_component = |folder: &PathBuf| {
+        fs::read_to_string(folder.join("Cargo.toml")).is_ok_and(|text| text.contains("cdylib"))
+    };
+    let crates = crates.filter(is_component);
     crates
         .map(|folder| {
             let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
