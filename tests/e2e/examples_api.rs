@@ -327,3 +327,41 @@ fn notes_outlive_the_process() {
     assert_eq!(wharf.wait_notify(), "- buy milk\n- the build is slow\n");
     assert_eq!(wharf.finish().code, Some(0));
 }
+
+#[test]
+fn plan_mode_is_that_of_the_branch() {
+    let env = Env::new();
+    let model = env.script(&[says("one"), says("two")]);
+    let mut wharf = env.rpc_with(&["plan-mode"], &model);
+    wharf.run("first");
+    let before = wharf.data(json!({"type": "get_tree"}))["leafId"].clone();
+    wharf.prompt("/plan");
+    wait_status(&mut wharf, "plan-mode", &json!("planning"));
+    wharf.run("second");
+    let planning = wharf.data(json!({"type": "get_tree"}))["leafId"].clone();
+    for (target, status) in [(&before, Value::Null), (&planning, json!("planning"))] {
+        let moved = wharf.data(json!({"type": "navigate_tree", "targetId": target}));
+        assert_eq!(moved["cancelled"], false);
+        wait_status(&mut wharf, "plan-mode", &status);
+    }
+    assert_eq!(wharf.finish().code, Some(0));
+}
+
+/// An extension that ends the program does not take the client's voice before it does.
+#[test]
+fn commands_are_served_until_a_shutdown_has_waited_for_the_run() {
+    let env = Env::new();
+    settings(&env, json!({}));
+    let server = LlmServer::start();
+    let gate = server.gate();
+    server.reply(wharf_tests::llm::Reply::from(Answer::says("late")).hold(&gate));
+    let path = guest("first").display().to_string();
+    let mut wharf = rpc_over(&env, &server, &["-e", &path]);
+    wharf.prompt("go");
+    gate.wait_reached();
+    wharf.prompt("/first call shutdown");
+    assert_eq!(state(&mut wharf)["isStreaming"], true);
+    wharf.data(json!({"type": "abort"}));
+    wharf.take_until("agent_end");
+    assert_eq!(wharf.wait_exit().code, Some(0));
+}

@@ -34,7 +34,10 @@ impl Extension for PlanMode {
             .command("plan", "Turns the planning mode on or off", Self::toggle)
             .shortcut(ShortcutSpec::new("ctrl+alt+p", "Planning mode", "plan"))
             .flag(FlagSpec::switch("plan", "Begin in planning mode"))
-            .on_notification([Event::SessionStart, Event::SessionSwitch], Self::session)
+            .on_notification(
+                [Event::SessionStart, Event::SessionSwitch, Event::SessionFork, Event::SessionTree],
+                Self::session,
+            )
             .on_tool_call(Self::tool_call)
     }
 }
@@ -46,31 +49,34 @@ impl PlanMode {
 
     async fn toggle(&self, ctx: &CommandCtx, _: &str) -> Result<()> {
         let on = !self.is_on();
-        self.set(ctx, on)?;
-        ctx.session().append_entry(MODE, &on)?;
+        self.set(ctx, on, None)?;
+        // With the tools of before: after a reload only the session knows them.
+        ctx.session().append_entry(MODE, &*self.before.borrow())?;
         ctx.ui().notify(if on { "Planning: nothing is changed" } else { "Planning is over" });
         Ok(())
     }
 
     async fn session(&self, ctx: &Ctx, _: Notification) -> Result<()> {
-        let mut on = ctx.agent().flag("plan").is_set();
+        let (mut on, mut before) = (ctx.agent().flag("plan").is_set(), None);
         for entry in ctx.session().branch()? {
             if let Entry::Custom { custom_type, data: Some(data), .. } = entry
                 && custom_type == MODE
             {
-                on = data.parse()?;
+                before = data.parse::<Option<Vec<String>>>()?;
+                on = before.is_some();
             }
         }
-        self.set(ctx, on)
+        self.set(ctx, on, before)
     }
 
-    fn set(&self, ctx: &Ctx, on: bool) -> Result<()> {
+    /// `before`: the tools that there are without the mode, where that is known.
+    fn set(&self, ctx: &Ctx, on: bool, before: Option<Vec<String>>) -> Result<()> {
         if on == self.is_on() {
             return Ok(());
         }
         let agent = ctx.agent();
         if on {
-            let before = agent.active_tools();
+            let before = before.unwrap_or_else(|| agent.active_tools());
             let reading = before.iter().filter(|name| READING.contains(&name.as_str()));
             agent.set_active_tools(reading.cloned())?;
             ctx.ui().set_status(MODE, "planning");
@@ -100,7 +106,7 @@ impl PlanMode {
 /// True for a plain list or pipe of commands that only look. Anything that the shell
 /// would expand or redirect is taken for a change.
 fn only_looks(command: &str) -> bool {
-    let plain = !command.contains(['>', '<', '`', '$', '(', '{', '\n', '\\']);
+    let plain = !command.contains(['>', '<', '`', '$', '(', '{', '\n', '\\', '\'', '"']);
     let mut parts = command.split([';', '|', '&']).map(str::trim).filter(|part| !part.is_empty());
     plain
         && parts.all(|part| {
@@ -109,7 +115,9 @@ fn only_looks(command: &str) -> bool {
             let acts = |word: &str| {
                 matches!(word, "-exec" | "-execdir" | "-delete" | "-ok" | "--pre")
                     || word.starts_with("-fprint")
+                    || word == "-fls"
                     || word.starts_with("--pre=")
+                    || word.starts_with("--hostname-bin")
             };
             LOOKING.contains(&first) && !words.any(acts)
         })
@@ -136,6 +144,8 @@ mod tests {
             "ls\nrm a",
             "rg --pre=sh x",
             "sudo ls",
+            "find . \"-delete\"",
+            "find . -fls a",
         ] {
             assert!(!only_looks(command), "{command}");
         }

@@ -25,7 +25,8 @@ impl Extension for TimedConfirm {
 
 impl TimedConfirm {
     async fn deploy(&self, ctx: &CommandCtx, seconds: &str) -> Result<()> {
-        let seconds = seconds.parse().unwrap_or(SECONDS).clamp(0.001, 3_600.0);
+        let seconds = seconds.parse().ok().filter(|seconds: &f64| seconds.is_finite());
+        let seconds = seconds.unwrap_or(SECONDS).clamp(0.001, 3_600.0);
         let ui = ctx.ui().with_timeout(Duration::from_secs_f64(seconds));
         let (kind, said) = match ui.confirm("Deploy?", "It goes out when nobody objects.").await {
             Answer::Answered(true) => (NotifyKind::Info, "deployed: you said yes"),

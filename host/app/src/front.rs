@@ -24,6 +24,8 @@ pub(crate) enum Wakeup {
     Switched(Response),
     /// An extension's command has ended.
     CommandDone,
+    /// An extension wanted the end, and the agent is idle.
+    ShutDown,
     /// After the end of the input: the agent is idle.
     Idle,
     /// Every extension has stopped; nothing more will come.

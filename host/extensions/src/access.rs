@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::bindings::types::AccessError;
 use crate::limits::{MAX_EXEC_RUNNING, MAX_FILE_OPERATIONS, MAX_HELD_BYTES, MAX_OPEN_RESPONSES};
-use crate::permissions::{Rules, grant_command};
+use crate::permissions::Rules;
 use crate::places::Places;
 use crate::registration::Permission;
 
@@ -130,8 +130,8 @@ impl Access {
     /// What a guest reads whose permission is missing.
     pub(crate) fn denied(&self, missing: &Permission) -> AccessError {
         AccessError::Denied(format!(
-            "{missing} is not granted; grant it with: {}",
-            grant_command(&self.id, missing)
+            "{missing} is not granted; grant what it asks for with: wharf extension grant {}",
+            self.id
         ))
     }
 }

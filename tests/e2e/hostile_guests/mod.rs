@@ -67,7 +67,7 @@ fn assert_refused(outcome: &Value, kind: &str, words: &str, about: &str) {
 
 /// The text of `denied`, as it is documented: the grant that is missing, and how to give it.
 fn not_granted(id: &str, permission: &str) -> String {
-    format!("{permission} is not granted; grant it with: wharf extension grant {id} '{permission}'")
+    format!("{permission} is not granted; grant what it asks for with: wharf extension grant {id}")
 }
 
 /// The program answers, and so does the other extension.

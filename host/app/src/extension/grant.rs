@@ -35,7 +35,8 @@ pub(crate) struct GrantArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct RevokeArgs {
-    /// The extension's id
+    /// The extension's id, also of one that is gone, or its file
+    #[arg(value_name = "ID|FILE")]
     id: String,
     /// What to take back [default: all]
     #[arg(value_name = "PERMISSION")]
@@ -75,9 +76,14 @@ pub(super) fn grant(args: &GrantArgs) -> anyhow::Result<ExitCode> {
 pub(super) fn revoke(args: &RevokeArgs) -> anyhow::Result<ExitCode> {
     let named = args.permissions.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let here = Here::new(&args.here)?;
-    let id = one_line(&args.id, CHARS);
     let mut grants = GrantStore::load(grants_file(&here.loading))?;
-    let revoked = grants.revoke(&args.id, (!named.is_empty()).then_some(named.as_slice()))?;
+    // An id needs no extension that is still there.
+    let id = match args.id.contains('/') || args.id.ends_with(".wasm") {
+        true => here.inspect(&here.find(&args.id)?)?.registration.id,
+        false => args.id.clone(),
+    };
+    let revoked = grants.revoke(&id, (!named.is_empty()).then_some(named.as_slice()))?;
+    let id = one_line(&id, CHARS);
     if revoked.is_empty() {
         print(&format!("nothing of that was granted to {id}\n"))?;
         return Ok(ExitCode::SUCCESS);

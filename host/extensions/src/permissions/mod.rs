@@ -149,11 +149,6 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// `wharf extension grant ID PERMISSION`, to be pasted into a shell.
-pub(crate) fn grant_command(id: &str, permission: &Permission) -> String {
-    format!("wharf extension grant {id} '{}'", permission.to_string().replace('\'', r"'\''"))
-}
-
 /// What a person is shown must look like what it is.
 fn check_text(permission: &Permission) -> Result<(), String> {
     let check = |text: &str| match text.chars().find(|c| is_deceptive(*c)) {

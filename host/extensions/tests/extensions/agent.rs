@@ -197,7 +197,7 @@ async fn providers_are_checked_and_need_a_grant_unless_they_stream() {
         ("register-provider p {\"baseUrl\":\"/etc/passwd\"}", "config.baseUrl is no address"),
         (
             "register-provider p {\"baseUrl\":\"https://x.example/v1\"}",
-            "net:x.example is not granted; grant it with: wharf extension grant first",
+            "net:x.example is not granted; grant what it asks for with: wharf extension grant first",
         ),
     ] {
         let refused = call(&fixture, line).await;

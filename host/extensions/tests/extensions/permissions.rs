@@ -107,7 +107,7 @@ async fn the_person_is_asked_once_and_calls_wait_for_the_answer() {
     fixture.ui.dialogs.next().await.answer(NO);
     assert_eq!(
         reach(&fixture, "read docs/a.md").await,
-        "denied: fs-read:docs/a.md is not granted; grant it with: wharf extension grant reach 'fs-read:docs/a.md'"
+        "denied: fs-read:docs/a.md is not granted; grant what it asks for with: wharf extension grant reach"
     );
     assert_eq!(store(&directory).list()[0].denied, asked());
 }
@@ -159,7 +159,7 @@ async fn files_are_reached_through_a_component() {
         ("remove out/x/y", "ok: "),
         (
             "read docs/../secret",
-            "denied: fs-read:secret is not granted; grant it with: wharf extension grant reach 'fs-read:secret'",
+            "denied: fs-read:secret is not granted; grant what it asks for with: wharf extension grant reach",
         ),
         (
             "read /etc/passwd",
@@ -171,7 +171,7 @@ async fn files_are_reached_through_a_component() {
         ),
         (
             "env HOME",
-            "denied: env:HOME is not granted; grant it with: wharf extension grant reach 'env:HOME'",
+            "denied: env:HOME is not granted; grant what it asks for with: wharf extension grant reach",
         ),
         ("env A=B", "invalid: name is none of a variable"),
         ("data-write /data/n.txt hello", "ok: "),
@@ -275,11 +275,11 @@ async fn programs_run_as_they_were_granted() {
     for (words, expected) in [
         (
             "exec ls",
-            "denied: exec:ls is not granted; grant it with: wharf extension grant reach 'exec:ls'",
+            "denied: exec:ls is not granted; grant what it asks for with: wharf extension grant reach",
         ),
         (
             "exec sh -c id",
-            "denied: exec:sh -c id is not granted; grant it with: wharf extension grant reach 'exec:sh -c id'",
+            "denied: exec:sh -c id is not granted; grant what it asks for with: wharf extension grant reach",
         ),
         ("exec ./ls -l x", "invalid: the program is a name, or an absolute path"),
         ("exec-in docs/a.md /bin/sh", "invalid: cwd docs/a.md is no folder"),

@@ -255,6 +255,14 @@ impl Rpc {
                 self.updates.event(&session_diagnostic(&path, message), &self.out);
             }
             Wakeup::Output(AgentOutput::ShutdownRequested) => {
+                // Commands are read until then: the client may want to abort.
+                let (agent, front) = (self.agent.clone(), self.front.clone());
+                tokio::spawn(async move {
+                    agent.wait_idle().await;
+                    front.wake(Wakeup::ShutDown).await;
+                });
+            }
+            Wakeup::ShutDown => {
                 if self.stage == Stage::Serving {
                     self.input_ended();
                 }
