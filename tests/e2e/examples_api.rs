@@ -287,7 +287,7 @@ fn model_status_shows_and_changes_the_model() {
 }
 
 #[test]
-fn trigger_compact_compacts_on_demand_and_by_itself() {
+fn trigger_compact_compacts_on_demand() {
     let env = Env::new();
     settings(&env, json!({"compaction": {"keepRecentTokens": 20}}));
     let server = LlmServer::start();
