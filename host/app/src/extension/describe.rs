@@ -8,7 +8,6 @@ use wharf_extensions::{
     ExtensionInfo, ExtensionState, GrantError, GrantStore, Permission, Registration, Subject,
 };
 
-use super::permission::written;
 use crate::loading::{Loading, Scope};
 
 /// What an extension offers, in the words of the wire.
@@ -139,7 +138,7 @@ impl Decisions {
                 Some(grant) if grant.granted.contains(permission) => &mut decisions.granted,
                 _ => &mut decisions.undecided,
             };
-            list.push(written(permission));
+            list.push(permission.to_string());
         }
         decisions
     }

@@ -10,7 +10,7 @@ use wharf_extensions::{GrantStore, Permission};
 use super::describe::grants_file;
 use super::here::Here;
 use super::inspect::subject;
-use super::permission::{parse, written};
+use super::permission::parse;
 use super::{HereArgs, print};
 use crate::plain::one_line;
 use crate::report;
@@ -99,10 +99,10 @@ fn chosen(named: Vec<Permission>, asked: &[Permission]) -> anyhow::Result<Vec<Pe
     }
     if let Some(other) = named.iter().find(|permission| !asked.contains(permission)) {
         let asked: Vec<String> =
-            asked.iter().map(|permission| one_line(&written(permission), CHARS)).collect();
+            asked.iter().map(|permission| one_line(&permission.to_string(), CHARS)).collect();
         bail!(
             "it does not ask for {}; it asks for: {}",
-            one_line(&written(other), CHARS),
+            one_line(&other.to_string(), CHARS),
             asked.join(", ")
         );
     }
@@ -112,7 +112,7 @@ fn chosen(named: Vec<Permission>, asked: &[Permission]) -> anyhow::Result<Vec<Pe
 fn listed(permissions: &[Permission]) -> String {
     let lines = permissions
         .iter()
-        .map(|permission| format!("  {}\n", one_line(&written(permission), CHARS)));
+        .map(|permission| format!("  {}\n", one_line(&permission.to_string(), CHARS)));
     lines.collect()
 }
 

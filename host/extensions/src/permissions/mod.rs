@@ -141,7 +141,7 @@ impl fmt::Display for Permission {
 
 /// One word of a list that is separated by spaces, in single quotes where it needs them.
 fn quoted(word: &str) -> String {
-    let is_plain = |c: char| !c.is_whitespace() && !matches!(c, '\'' | '"' | '\\');
+    let is_plain = |c: char| !c.is_whitespace() && !matches!(c, '\'' | '"' | '\\' | '#');
     if !word.is_empty() && word.chars().all(is_plain) {
         word.to_owned()
     } else {

@@ -303,6 +303,9 @@ fn a_decision_counts_for_the_same_permission_only() {
 fn permissions_are_written_as_a_person_types_them() {
     let exec = Permission::Exec(strings(&["git", "log", "a b", "", "it's", "**"]));
     assert_eq!(exec.to_string(), r"exec:git log 'a b' '' 'it'\''s' **");
+    // What a shell takes for a comment would not come back.
+    let comment = Permission::Exec(strings(&["echo", "#a"]));
+    assert_eq!(comment.to_string(), "exec:echo '#a'");
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn play(stage: &Stage<'_>, path: &Path) -> anyhow::Result<Result<usize, Failure>
             "{}: {} does not ask for {}",
             path.display(),
             registration.id,
-            super::permission::written(permission)
+            permission
         );
     }
     stage.play(&script)
